@@ -1,0 +1,1 @@
+"""From the captured program to a target's artifact: StableHLO for Cloud TPU, .tflite for LiteRT."""

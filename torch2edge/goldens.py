@@ -1,0 +1,98 @@
+"""Golden cases: inputs, what eager PyTorch answers, and how far float32 itself can be trusted there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from torch2edge.numerics import compare, inputs
+from torch2edge.reference import Reference, exact, rounded, sample_of, start_state, vocabulary
+from torch2edge.stages import Array, Arrays, Captured, Golden, Source
+
+STATE_CALLS = 5
+"""Calls in a row for a model with state: enough that a lost write-back shows."""
+
+
+def make(source: Source, captured: Captured, *, generated: bool = True, seed: int = 0) -> tuple[list[Golden], list[str]]:
+    """Run eager PyTorch on the user's sample and on generated inputs.
+
+    Args:
+        source: the module and its example inputs.
+        captured: of the same module.
+        generated: False leaves only the user's sample.
+        seed: of the generated inputs.
+
+    Returns:
+        the golden cases, and notes on generated cases left out because eager itself is not finite there.
+    """
+    from torch2edge.capture import bind
+
+    tensors, _, _ = bind(source.module, source.args, source.kwargs)
+    sample = sample_of(captured, tensors)
+    cases: list[tuple[str, str, Arrays]] = [("sample", "sample", sample)]
+    if generated:
+        made = inputs.generate(captured.signature.inputs, sample, vocab=vocabulary(captured), seed=seed)
+        cases += [(kind, kind, arrays) for kind, arrays in made] if captured.signature.inputs else []
+    reference = Reference(source.module, captured.signature)
+    goldens: list[Golden] = []
+    notes: list[str] = []
+    for name, kind, arrays in cases:
+        arrays = {s.name: rounded(np.asarray(arrays[s.name]), s) for s in captured.signature.inputs}
+        try:
+            made_here = _case(name, kind, arrays, captured, reference)
+        except (RuntimeError, IndexError, ValueError) as error:
+            if kind == "sample":
+                raise
+            notes.append(f"{kind} inputs left out: eager PyTorch itself refuses them ({str(error).splitlines()[0][:120]})")
+            continue
+        finally:
+            reference.reset()
+        broken = [n for g in made_here for n, v in g.outputs.items() if not _finite(v)]
+        if broken and kind != "sample":
+            notes.append(f"{kind} inputs left out: eager PyTorch itself is not finite there ({broken[0]})")
+            continue
+        goldens += made_here
+    return goldens, notes
+
+
+def _case(name: str, kind: str, arrays: Arrays, captured: Captured, reference: Reference) -> list[Golden]:
+    reference.reset()
+    state: list[Any] | None = start_state(captured)
+    made: list[Golden] = []
+    for call in range(STATE_CALLS if captured.signature.state else 1):
+        outputs = reference(arrays)
+        wide = exact(captured, arrays, state) if state is not None else None
+        state = wide[1] if wide else None
+        floors, undecided = compare.floors(outputs, wide[0] if wide else None, captured.signature.outputs)
+        label = name if call == 0 else f"{name}-call-{call + 1}"
+        made.append(Golden(label, kind, arrays, outputs, floors, undecided, reset=call == 0))
+        arrays = {k: _shifted(v) for k, v in arrays.items()} if captured.signature.state else arrays
+    return made
+
+
+def _shifted(array: Array) -> Array:
+    """Another input for the next call of a model with state: the same values, rolled by one."""
+    return np.roll(array, 1) if array.size > 1 else array + np.asarray(1, array.dtype) if array.dtype.kind == "f" else array
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind not in "fV" or bool(np.isfinite(array.astype(np.float64)).all())
+
+
+def of_user(captured_runner: Any, cases: Mapping[str, Arrays], specs: Any) -> list[Golden]:
+    """Golden cases for inputs that a user brings to a bundle, answered by `captured_runner`.
+
+    Args:
+        captured_runner: anything with reset() and run(inputs) -> outputs.
+        cases: case name -> inputs by name.
+        specs: output specs.
+    """
+    made = []
+    for name, arrays in cases.items():
+        captured_runner.reset()
+        outputs = captured_runner.run(arrays)
+        floors, undecided = compare.floors(outputs, None, specs)
+        made.append(Golden(name, "user", dict(arrays), outputs, floors, undecided))
+    return made

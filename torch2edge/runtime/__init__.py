@@ -1,0 +1,1 @@
+"""One file per runtime; the file's stem, with `-` for `_`, is the runtime's public name."""
