@@ -131,3 +131,26 @@ def _write(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.partial")
     part.write_bytes(data)
     os.replace(part, path)
+
+
+def joined(reports: list[Report]) -> Report:
+    """One report of several bundles: runtimes that serve two targets are told apart by the target's name."""
+    if len(reports) == 1:
+        return reports[0]
+    names = [r.runtime for report in reports for r in report.runtimes]
+    twice = {n for n in names if names.count(n) > 1}
+
+    def label(name: str, index: int) -> str:
+        return f"{name} ({reports[index].target})" if name in twice else name
+
+    return Report(
+        target=", ".join(dict.fromkeys(r.target for r in reports)),
+        runtimes=tuple(
+            dataclasses.replace(x, runtime=label(x.runtime, i)) for i, r in enumerate(reports) for x in r.runtimes
+        ),
+        records=tuple(
+            dataclasses.replace(x, runtime=label(x.runtime, i)) for i, r in enumerate(reports) for x in r.records
+        ),
+        notes=tuple(dict.fromkeys(n for r in reports for n in r.notes)),
+        versions={k: v for r in reports for k, v in r.versions.items()},
+    )

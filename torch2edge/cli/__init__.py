@@ -1,0 +1,81 @@
+"""The command line: one file per command; each parses, calls and prints.
+
+argparse from the standard library: `--help` must answer within 3x of `python -c pass`, and importing click alone
+takes 3.6x (measured; `make bench` measures it again).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+INTERNAL = 70
+"""Exit code of a bug in torch2edge itself (sysexits.h: EX_SOFTWARE)."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code.
+
+    0 done, 1 parity or a check failed, 2 usage or a bad input, 3 a missing optional part, 70 a bug, 130 Ctrl-C.
+    """
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="torch2edge",
+        description="Take a PyTorch model to Cloud TPU or LiteRT, and prove that it still computes the same.",
+        epilog="exit codes: 0 done, 1 parity failed, 2 bad input, 3 missing part. `torch2edge COMMAND --help` says more.",
+    )
+    parser.add_argument("--version", action="version", version=f"torch2edge {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in _names():
+        module = import_module(f"torch2edge.cli.{name}")
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="one JSON document on stdout, all else on stderr")
+        command.add_argument("--debug", action="store_true", help="show tracebacks")
+        command.set_defaults(run=module.run)
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as done:
+        return int(done.code or 0)
+    return _guarded(arguments)
+
+
+def _guarded(arguments: object) -> int:
+    debug, as_json = arguments.debug, arguments.json  # type: ignore[attr-defined]
+    try:
+        return int(arguments.run(arguments))  # type: ignore[attr-defined]
+    except KeyboardInterrupt:
+        print("interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        from torch2edge.errors import Torch2EdgeError
+
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        if isinstance(error, Torch2EdgeError):
+            if as_json:
+                import json
+
+                print(json.dumps({"error": error.to_json()}, indent=1))
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+        print(f"internal error: {type(error).__name__}: {error}\n  next: run again with --debug and report it", file=sys.stderr)
+        return INTERNAL
+
+
+def _names() -> list[str]:
+    order = ("export", "parity", "run", "inspect", "runtimes", "doctor")
+    found = [p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")]
+    return sorted(found, key=lambda n: (order.index(n) if n in order else len(order), n))
+
+
+def _version() -> str:
+    from torch2edge import __version__
+
+    return __version__

@@ -1,0 +1,29 @@
+"""torch2edge runtimes"""
+
+from __future__ import annotations
+
+from typing import Any
+
+HELP = "list the runtimes, and why one is not available here"
+
+
+def add_arguments(parser: Any) -> None:
+    """The command takes no arguments of its own."""
+
+
+def run(arguments: Any) -> int:
+    """Call torch2edge.runtimes and print."""
+    from torch2edge import registry
+    from torch2edge.cli import _print
+    from torch2edge.pipeline import runtimes
+
+    found = runtimes()
+    if arguments.json:
+        _print.document(found)
+        return 0
+    table = _print.table("runtime", "bundles", "here", "a departure accuses")
+    for name, why in found.items():
+        module = registry.get("runtime", name)
+        table.add_row(name, ", ".join(module.TARGETS), "yes" if why is None else f"no: {why}", module.STAGE)
+    _print.console(arguments).print(table)
+    return 0
