@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ def _foreign(path: str) -> bool:
     return (
         "site-packages" in path
         or "dist-packages" in path
-        or path.startswith(("<frozen", "<string"))
+        or path.startswith("<")
         or path.startswith(_OWN)
         or re.search(r"/lib/python3\.\d+/", path) is not None
     )
@@ -38,11 +40,39 @@ def user_line(error: BaseException) -> str:
 
 
 def _from_text(text: str) -> str:
+    """The innermost frame of the user's code in a printed traceback."""
     found = [m for m in _FRAME.findall(text) if not _foreign(m[0])]
     if not found:
         return ""
     path, line, name, code = found[-1]
     return f"{path}:{line} in {name}: {code.strip()}"
+
+
+@contextmanager
+def whole_traces() -> Iterator[None]:
+    """While it lasts, graph nodes remember the user's helper functions too, not only frames called "forward".
+
+    torch.fx keeps just the latter (TracerBase._filter_traceback_frames, torch 2.13, made to be overridden).
+    """
+    from torch.fx.proxy import TracerBase
+
+    before = TracerBase._filter_traceback_frames
+
+    def keep(self: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+        mine = [f for f in frames if not _foreign(f.filename)]
+        start = next((i for i, f in enumerate(mine) if f.name == "forward"), None)
+        return before(self, frames) if start is None else traceback.StackSummary.from_list(mine[start:])
+
+    TracerBase._filter_traceback_frames = keep  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = before  # type: ignore[method-assign]
+
+
+def failing_line(error: BaseException) -> str:
+    """The user's line in the text of an error that an FX interpreter raised, or ""."""
+    return _from_text(str(error))
 
 
 def node_line(node: Any) -> str:
@@ -52,6 +82,20 @@ def node_line(node: Any) -> str:
 
 def module_path(node: Any) -> str:
     """Dotted path of the innermost user module that made an FX node ("" for the root)."""
+    return _innermost(node)[0]
+
+
+def module_place(node: Any) -> str:
+    """The same with the module's class: "encoder.layers.0 (TransformerEncoderLayer)"; "" where nothing is known."""
+    path, kind = _innermost(node)
+    return f"{path} ({kind})" if path and kind else path or kind
+
+
+def _innermost(node: Any) -> tuple[str, str]:
     stack = node.meta.get("nn_module_stack") or {}
-    paths = [entry[0] for entry in stack.values()]
-    return paths[-1].removeprefix("L['self'].").removeprefix("module").removeprefix(".") if paths else ""
+    if not stack:
+        return "", ""
+    path, kind = list(stack.values())[-1][:2]
+    dotted = path.removeprefix("L['self']").removeprefix(".").removeprefix("module").removeprefix(".")
+    name = kind if isinstance(kind, str) else getattr(kind, "__qualname__", "")
+    return dotted, name.rpartition(".")[2]

@@ -7,22 +7,26 @@ import errno
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from torch2edge.errors import BundleError, BundleVersionError, OutputError
-from torch2edge.stages import Floor, Golden, Parameter, Signature, StateSpec, TensorSpec
+from torch2edge import manifest as manifests
+from torch2edge.errors import BundleError, OutputError, Torch2EdgeError
+from torch2edge.manifest import FORMAT_VERSION, MANIFEST
+from torch2edge.manifest import signature_from_json as signature_from_json
+from torch2edge.manifest import signature_to_json as signature_to_json
+from torch2edge.stages import Floor, Golden, Signature
 
 if TYPE_CHECKING:
     from torch2edge.numerics.report import Report
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
-KEYS = ("target", "signature", "arguments", "model", "origin", "versions", "created", "parity", "goldens", "notes", "files")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+BROKEN = (errno.EIO, errno.EROFS)
 
 
 class Staging:
@@ -37,56 +41,70 @@ class Staging:
         self.path, self.output, self._force = path, output, force
 
     def commit(self, manifest: dict[str, Any]) -> None:
-        """Hash every file, write the manifest, and put the folder in its place by a rename.
+        """Hash every file, write the sealed manifest, and put the folder in its place by a rename.
 
         Raises:
             OutputError: the place was taken meanwhile, or the disk is full.
         """
-        files = {}
-        for path in sorted(p for p in self.path.rglob("*") if p.is_file() and p.name != MANIFEST):
-            name = path.relative_to(self.path).as_posix()
-            files[name] = {"sha256": _sha256(path), "bytes": path.stat().st_size}
-        text = json.dumps({"format_version": FORMAT_VERSION, **manifest, "files": files}, indent=1)
-        with _explained(self.output):
+        with _explained(self.output, self.path):
+            files = {}
+            for path in sorted(p for p in self.path.rglob("*") if p.is_file() and p != self.path / MANIFEST):
+                name = path.relative_to(self.path).as_posix()
+                files[name] = {"sha256": _sha256(path), "bytes": path.stat().st_size}
+            data = manifests.seal({"format_version": FORMAT_VERSION, **manifest, "files": files})
             with (self.path / MANIFEST).open("w") as file:
-                file.write(text)
+                file.write(json.dumps(data, indent=1))
                 file.flush()
                 os.fsync(file.fileno())
             self._place()
 
     def _place(self) -> None:
-        if not self.output.exists():
-            os.rename(self.path, self.output)
-            return
         _check_place(self.output, self._force)
-        old = self.path.with_suffix(".old")
-        os.rename(self.output, old)
+        old = _old(self.path)
         try:
+            if self.output.exists():
+                os.rename(self.output, old)
             os.rename(self.path, self.output)
-        except BaseException:
-            os.rename(old, self.output)
+        except BaseException:  # Ctrl-C between the two included
+            if old.exists() and not self.output.exists():
+                os.rename(old, self.output)
             raise
         shutil.rmtree(old, ignore_errors=True)
 
 
+def _old(path: Path) -> Path:
+    return path.with_suffix(".old")
+
+
 @contextmanager
 def staging(output: Path, *, force: bool = False) -> Iterator[Staging]:
-    """A temporary sibling of `output`; gone on any error, Ctrl-C included.
+    """A temporary sibling of `output`; gone on any error, Ctrl-C included, with the parents made for it.
 
     Raises:
         OutputError: `output` stands already, or its parent cannot be written.
     """
     output = Path(os.path.abspath(output))
-    _check_place(output, force)
-    with _explained(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        path = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
-        path.chmod(0o755)
+    # The name is random: what a killed run left behind is never in the way.
+    path = output.parent / f".{output.name[:100]}.{secrets.token_hex(4)}.partial"
+    made: list[Path] = []
     try:
-        with _explained(output):
+        with _explained(output, output.parent):
+            _check_place(output, force)
+            for parent in [output.parent, *output.parent.parents]:
+                if parent.exists():
+                    break
+                made.append(parent)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        with _explained(output, path):
             yield Staging(path, output, force)
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        if output.exists():
+            shutil.rmtree(_old(path), ignore_errors=True)
+        for parent in made:
+            with suppress(OSError):  # holds something
+                parent.rmdir()
 
 
 def _check_place(output: Path, force: bool) -> None:
@@ -97,32 +115,47 @@ def _check_place(output: Path, force: bool) -> None:
             f"{output} exists already", where=str(output), expected="a folder that does not exist yet",
             next_step="choose another -o, or pass --force (force=True) to replace the bundle there",
         )  # fmt: skip
-    if output.is_symlink() or not output.is_dir() or (any(output.iterdir()) and not (output / MANIFEST).is_file()):
+    if output.is_symlink() or not output.is_dir() or (any(output.iterdir()) and not manifests.looks_like_one(output)):
         raise OutputError(
             f"{output} is not a bundle, so --force does not replace it", where=str(output),
-            expected="a bundle or an empty folder", next_step="choose another -o",
+            expected="a bundle or an empty folder", next_step="choose another -o, or remove it yourself",
         )  # fmt: skip
 
 
 @contextmanager
-def _explained(output: Path) -> Iterator[None]:
-    """Turn the disk's own errors into one that says where and what to do."""
+def _explained(output: Path, inside: Path) -> Iterator[None]:
+    """Turn the disk's own errors into one that says where and what to do.
+
+    An error of the disk about a file that is not `inside` is not the output's: it passes unchanged.
+    """
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise OutputError(
-            "the disk is full" if full else f"{output} cannot be written: {error.strerror or error}",
-            where=str(error.filename or output),
-            next_step="free some space or choose another -o; nothing was left behind" if full else "choose another -o",
-        ) from error
-    except Exception as error:
-        # Libraries in native code report a full disk as text only.
-        if type(error).__module__.startswith("torch2edge") or "No space left" not in str(error):
+        names = [os.path.abspath(os.fsdecode(n)) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes))]
+        names += [os.path.abspath(n) for n in (error.filename, error.filename2) if isinstance(n, os.PathLike)]
+        ours = any(Path(n).is_relative_to(inside) or Path(n) in (output, *output.parents) for n in names)
+        if error.errno in FULL:
+            raise _full(output, str(error.filename or output)) from error
+        if not ours and error.errno not in BROKEN:
             raise
         raise OutputError(
-            "the disk is full", where=str(output), next_step="free some space or choose another -o; nothing was left behind"
-        ) from error
+            f"{output} cannot be written: {error.strerror or error}", where=str(error.filename or output),
+            expected="a place that can be written", next_step="choose another -o",
+        ) from error  # fmt: skip
+    except Exception as error:
+        # Libraries in native code, and workers, report a full disk as text only.
+        texts = [os.strerror(n) for n in FULL]
+        if isinstance(error, OutputError) or not any(t in str(error) for t in texts):
+            raise
+        where = error.where if isinstance(error, Torch2EdgeError) and error.where else str(output)
+        raise _full(output, where) from error
+
+
+def _full(output: Path, where: str) -> OutputError:
+    return OutputError(
+        f"the disk is full, or a file may not grow so large: {output} was not written", where=where,
+        next_step="free some space, or choose another -o; nothing was left behind",
+    )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,16 +187,17 @@ class Bundle:
             BundleError: anything else that is wrong; all of it is listed.
         """
         folder = Path(path)
-        manifest = _manifest(folder)
+        manifest = manifests.read(folder)
         _verify(folder, manifest["files"])
         try:
-            signature = signature_from_json(manifest["signature"])
-            return cls(folder, manifest, manifest["target"], signature, tuple(manifest["arguments"]), _report(folder))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            report = _report(folder)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BundleError(
-                f"the manifest does not make sense: {type(error).__name__}: {error}", where=str(folder / MANIFEST),
-                next_step="export the model again",
+                f"the parity report makes no sense: {type(error).__name__}: {error}",
+                where=str(folder / "reports" / "parity.json"), next_step="export the model again",
             ) from error  # fmt: skip
+        signature = signature_from_json(manifest["signature"])
+        return cls(folder, manifest, manifest["target"], signature, tuple(manifest["arguments"]), report)
 
     def goldens(self) -> list[Golden]:
         """The golden cases, in order."""
@@ -180,44 +214,16 @@ class Bundle:
         return self.path / name
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise BundleError(
-            f"{folder} is not a bundle" if folder.exists() else f"{folder} does not exist", where=str(path),
-            expected=MANIFEST, next_step="pass the folder that `torch2edge export -o` wrote",
-        )  # fmt: skip
-    try:
-        manifest = json.loads(path.read_bytes())
-        found = int(manifest["format_version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BundleError(
-            f"the manifest cannot be read: {error}", where=str(path), next_step="export the model again"
-        ) from error
-    if found > FORMAT_VERSION:
-        raise BundleVersionError(
-            "the bundle was written by a newer torch2edge", where=str(path), expected=f"format version <= {FORMAT_VERSION}",
-            got=str(found), next_step="pip install --upgrade torch2edge",
-        )  # fmt: skip
-    missing = [k for k in KEYS if k not in manifest]
-    if missing or not isinstance(manifest["files"], dict):
-        raise BundleError("the manifest is incomplete", where=str(path), details=[f"missing: {k}" for k in missing])
-    return dict(manifest)
-
-
 def _verify(folder: Path, files: dict[str, Any]) -> None:
-    wrong = []
+    """Compare every file with the manifest, and refuse what is not in it or leads out of the folder."""
     root = folder.resolve()
+    wrong = [] if (folder / MANIFEST).resolve().is_relative_to(root) else [f"{MANIFEST}: leaves the folder"]
     for name, facts in files.items():
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts or not (folder / name).resolve().is_relative_to(root):
-            wrong.append(f"{name}: leaves the folder")
-        elif not (folder / name).is_file():
-            wrong.append(f"{name}: missing")
-        elif (size := (folder / name).stat().st_size) != facts.get("bytes"):
-            wrong.append(f"{name}: expected {facts.get('bytes')} bytes, got {size}")
-        elif _sha256(folder / name) != facts.get("sha256"):
-            wrong.append(f"{name}: its content is not what was written (sha256 differs)")
+        try:
+            problem = _problem(folder, root, name, facts)
+        except (OSError, ValueError) as error:  # a name that the disk cannot hold, a file that may not be read
+            problem = str(error)
+        wrong += [f"{name}: {problem}"] if problem else []
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir() or p.is_symlink()}
     wrong += [f"{n}: not in the manifest" for n in sorted(present - set(files) - {MANIFEST})]
     if wrong:
@@ -225,6 +231,19 @@ def _verify(folder: Path, files: dict[str, Any]) -> None:
             f"the bundle is damaged: {len(wrong)} problem(s)", where=str(folder), details=wrong,
             next_step="copy it again, or export the model again",
         )  # fmt: skip
+
+
+def _problem(folder: Path, root: Path, name: str, facts: dict[str, Any]) -> str:
+    parts, path = PurePosixPath(name), folder / name
+    if parts.is_absolute() or ".." in parts.parts or not path.resolve().is_relative_to(root):
+        return "leaves the folder"
+    if not path.is_file():
+        return "missing"
+    if (size := path.stat().st_size) != facts["bytes"]:
+        return f"expected {facts['bytes']} bytes, got {size}"
+    if _sha256(path) != facts["sha256"]:
+        return "its content is not what was written (sha256 differs)"
+    return ""
 
 
 def _sha256(path: Path) -> str:
@@ -241,26 +260,6 @@ def _report(folder: Path) -> Report | None:
     return Report.from_dict(json.loads(path.read_bytes()))
 
 
-def signature_to_json(signature: Signature) -> dict[str, Any]:
-    """For the manifest."""
-    return dataclasses.asdict(signature)
-
-
-def signature_from_json(data: dict[str, Any]) -> Signature:
-    """The inverse of signature_to_json."""
-
-    def spec(item: dict[str, Any]) -> TensorSpec:
-        return TensorSpec(item["name"], tuple(item["shape"]), item["dtype"], item["stored"])
-
-    return Signature(
-        tuple(map(spec, data["inputs"])),
-        tuple(map(spec, data["outputs"])),
-        tuple(Parameter(p["name"], p["kind"], p["tree"]) for p in data["parameters"]),
-        data["output_tree"],
-        tuple(StateSpec(s["buffer"], spec(s["input"]), spec(s["output"])) for s in data["state"]),
-    )
-
-
 def write_goldens(folder: Path, goldens: Sequence[Golden]) -> list[dict[str, Any]]:
     """Write golden/NN-name.safetensors for each case; returns the entries for the manifest."""
     from safetensors.numpy import save_file
@@ -268,7 +267,8 @@ def write_goldens(folder: Path, goldens: Sequence[Golden]) -> list[dict[str, Any
     (folder / "golden").mkdir(exist_ok=True)
     entries = []
     for number, golden in enumerate(goldens):
-        name = f"golden/{number:02d}-{golden.name}.safetensors"
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", golden.name)
+        name = f"golden/{number:02d}-{stem}.safetensors"
         parts = (("input", golden.inputs), ("output", golden.outputs), ("undecided", golden.undecided))
         save_file({f"{part}/{n}": _solid(a) for part, held in parts for n, a in held.items()}, folder / name)
         entries.append(
@@ -287,16 +287,15 @@ def write_goldens(folder: Path, goldens: Sequence[Golden]) -> list[dict[str, Any
 
 
 def _solid(array: Any) -> Any:
+    """C order and the machine's own byte order, which is what safetensors writes without asking."""
     import numpy as np
 
-    return np.array(array, order="C", copy=not array.flags.c_contiguous)
+    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _golden(folder: Path, entry: dict[str, Any]) -> Golden:
-    from safetensors.numpy import load_file
-
-    held = load_file(folder / entry["file"])
     try:
+        held = _arrays((folder / entry["file"]).read_bytes())
         return Golden(
             entry["name"],
             entry["kind"],
@@ -307,4 +306,37 @@ def _golden(folder: Path, entry: dict[str, Any]) -> Golden:
             entry["reset"],
         )
     except KeyError as error:
-        raise BundleError(f"a golden case lacks {error}", where=entry["file"]) from error
+        raise BundleError(
+            f"a golden case lacks {error}", where=entry["file"], next_step="export the model again"
+        ) from error
+    except (OSError, ValueError, TypeError) as error:
+        raise BundleError(
+            f"a golden case cannot be read: {error}", where=entry["file"], next_step="export the model again"
+        ) from error
+
+
+DTYPES = {
+    "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",
+    "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64",
+    "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "C64": "complex64",
+}  # fmt: skip
+"""safetensors' words; its own numpy reader (0.8) does not know bfloat16, so goldens are read here."""
+
+
+def _arrays(raw: bytes) -> dict[str, Any]:
+    import ml_dtypes
+    import numpy as np
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        listed = deserialize(raw)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    arrays = {}
+    for name, held in listed:
+        word = DTYPES.get(held["dtype"])
+        if word is None:
+            raise ValueError(f"{name} has the dtype {held['dtype']}")
+        dtype = np.dtype(ml_dtypes.bfloat16 if word == "bfloat16" else word)
+        arrays[name] = np.frombuffer(bytearray(held["data"]), dtype=dtype).reshape(held["shape"])
+    return arrays

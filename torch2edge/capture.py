@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from torch2edge import state, tree
-from torch2edge.blame_source import user_line
+from torch2edge.blame_source import user_line, whole_traces
 from torch2edge.errors import CaptureError, InputError, UnsupportedError
 from torch2edge.program import in_place_of
 from torch2edge.stages import Captured, Parameter, Signature, Source, TensorSpec
@@ -247,7 +247,7 @@ def _export(flat: Flat, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.export.
     lines: list[str] = []
     for strict in (False, True):
         try:
-            with _quiet():
+            with _quiet(), whole_traces():
                 return torch.export.export(flat, inputs, strict=strict), strict
         except InputError:
             raise

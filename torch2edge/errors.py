@@ -22,9 +22,13 @@ class Torch2EdgeError(Exception):
         got: what was found.
         next_step: what the user can do now.
         details: further findings, a line each (all blockers, all mismatches).
+
+    Attributes:
+        log: what a worker process wrote on its standard error, whole; "" where no worker took part.
     """
 
     exit_code: ClassVar[int] = 2
+    log: str = ""
 
     def __init__(
         self,

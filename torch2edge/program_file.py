@@ -1,78 +1,123 @@
-"""A user's .pt2 file (torch.export.save), opened only when nothing in it would be unpickled as code."""
+"""A user's .pt2 file (torch.export.save), opened only when nothing in it would run as code."""
 
 from __future__ import annotations
 
-import json
+import inspect
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from torch2edge import program_archive
 from torch2edge.errors import SourceError
-
-_PICKLED = ("custom_obj_", "opaque_obj_", "constants/custom", "constants/opaque")
 
 
 def read(path: Path) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     """The module and the example inputs of a .pt2 file.
 
     Raises:
-        SourceError: missing, damaged, or holding pickled objects.
+        SourceError: missing, damaged, or holding pickled objects or compiled code.
     """
     if not path.is_file():
-        raise SourceError(f"{path} does not exist", where=str(path.absolute()), next_step="check MODEL")
-    _check(path)
+        raise SourceError(
+            f"{path} {'is a folder' if path.is_dir() else 'does not exist'}",
+            where=str(path.absolute()),
+            expected="a .pt2 file",
+            next_step="check MODEL",
+        )
+    program_archive.check(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.load(path)
-    except Exception as error:  # a damaged archive fails anywhere in torch's reader
+            # Guards would be Python text from the file; shapes are checked against the graph instead.
+            count = len(program.call_spec.in_spec.child(0).children()) if program.call_spec.in_spec else 0
+            module = Program(program.module(check_guards=False), count, _expected(program))
+    except Exception as error:  # a damaged or foreign program fails anywhere in torch's reader
+        first = str(error).strip().splitlines() or [""]
         raise SourceError(
-            f"{path} cannot be read as a torch.export program: {type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}",
+            f"{path} cannot be read as a torch.export program: {type(error).__name__}: {first[0][:200]}",
             where=str(path),
-            expected="a file that torch.export.save wrote with this or an older torch",
+            expected=f"a file that torch.export.save of torch {torch.__version__} or older wrote",
             next_step="save it again with torch.export.save",
         ) from error
-    args, kwargs = program.example_inputs if program.example_inputs is not None else ((), {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _Plain(program.module(check_guards=False)), tuple(args), dict(kwargs)
+    args, kwargs = program.example_inputs or ((), {})
+    return module, tuple(args), dict(kwargs)
 
 
-class _Plain(nn.Module):
-    """A loaded program refuses train() and eval(); inside a plain module that no longer matters."""
+class Program(nn.Module):
+    """A loaded program as a plain module, with the program's own parameter names.
 
-    def __init__(self, program: nn.Module) -> None:
+    Args:
+        program: what ExportedProgram.module() made.
+        positional: how many of its parameters it takes by position; it takes the others by keyword only.
+        expected: shape (None where dynamic) and dtype of each tensor input, flat.
+    """
+
+    def __init__(
+        self, program: nn.Module, positional: int, expected: list[tuple[tuple[int | None, ...], torch.dtype]]
+    ) -> None:
         super().__init__()
         self.program = program
-        program.train = lambda mode=True: program  # type: ignore[assignment,misc]
+        self.expected = expected
+        tolerate_modes(self)
+        # capture asks inspect.signature(module.forward): *args would hide a wrong input name
+        signature = inspect.signature(program.forward)
+        names = list(signature.parameters)
+        listed = [
+            p.replace(kind=p.KEYWORD_ONLY) if i >= positional and p.kind is p.POSITIONAL_OR_KEYWORD else p
+            for i, p in enumerate(signature.parameters.values())
+        ]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.program(*args, **kwargs)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            by_name = [n for n in names[len(args) : positional] if n in kwargs]
+            return self.program(*args, *(kwargs[n] for n in by_name), **{k: v for k, v in kwargs.items() if k not in by_name})
+
+        forward.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
+        self.forward = forward
+
+    def mismatches(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """How inputs differ from what the program was exported with; a line each."""
+        given = [t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if len(given) != len(self.expected):
+            return [f"{len(given)} tensors, the program takes {len(self.expected)}"]
+        wrong = []
+        for index, (tensor, (shape, dtype)) in enumerate(zip(given, self.expected, strict=True)):
+            fits = len(tensor.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, tensor.shape, strict=True))
+            if not fits or tensor.dtype != dtype:
+                sizes = "x".join("?" if n is None else str(n) for n in shape) or "scalar"
+                has = "x".join(map(str, tensor.shape)) or "scalar"
+                wrong.append(f"tensor {index}: the program takes {sizes}:{_name(dtype)}, given {has}:{_name(tensor.dtype)}")
+        return wrong
 
 
-def _check(path: Path) -> None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-            names = archive.namelist()
-            configs = [json.loads(archive.read(n)) for n in names if n.endswith(("_config.json", "config.json")) and "constants" in n]
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
-        raise SourceError(
-            f"{path} is damaged or no .pt2 archive: {error}", where=str(path), next_step="copy it again, or save it again with torch.export.save"
-        ) from error
-    if damaged:
-        raise SourceError(f"{path} is damaged: {damaged} fails its checksum", where=str(path), next_step="copy it again")
-    pickled = [n for n in names if any(mark in n for mark in _PICKLED)]
-    pickled += [k for c in configs for k, v in c.get("config", {}).items() if isinstance(v, dict) and v.get("use_pickle") and not v.get("tensor_meta")]
-    if pickled:
-        raise SourceError(
-            f"{path} holds pickled objects, and reading them could run code",
-            where=str(path),
-            details=sorted(set(pickled)),
-            expected="tensors only",
-            next_step="export from the module itself (file.py:factory), which you trust",
-        )
+def tolerate_modes(module: nn.Module) -> None:
+    """Let train() and eval() pass over exported programs inside a module; those refuse both calls."""
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule) and "eval" in vars(part):
+            # set on the instance by ExportedProgram.module(), so it is replaced there
+            part.train = part.eval = _Unchanged(part)  # type: ignore[method-assign,assignment]
+
+
+class _Unchanged:
+    """A mode switch that changes nothing; an object, so that copying a module copies it too."""
+
+    def __init__(self, part: nn.Module) -> None:
+        self.part = part
+
+    def __call__(self, mode: bool = True) -> nn.Module:
+        return self.part
+
+
+def _expected(program: torch.export.ExportedProgram) -> list[tuple[tuple[int | None, ...], torch.dtype]]:
+    named = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    values = [named.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)]
+    return [
+        (tuple(n if isinstance(n, int) else None for n in v.shape), v.dtype) for v in values if isinstance(v, torch.Tensor)
+    ]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -11,26 +11,39 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from keyword import iskeyword
 from typing import Any
 
 from torch2edge.errors import InputError
 
 Tree = dict[str, Any]
 
+DEPTH = 100
+"""More levels than this mean a value that contains itself."""
+
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Tree]:
     """Leaves in order, and the nesting with indices into them.
 
     Raises:
-        InputError: something that is neither leaf, constant nor known nesting; its path is named.
+        InputError: something that is neither leaf, constant nor known nesting, a dict key that is neither
+            text nor whole number, or a value that contains itself; its path is named.
     """
     leaves: list[Any] = []
-    return leaves, _describe(value, is_leaf, leaves, "")
+    return leaves, _describe(value, is_leaf, leaves, "", 0)
 
 
-def _describe(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], path: str) -> Tree:
+def _describe(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], path: str, depth: int) -> Tree:
     def items(pairs: list[tuple[Any, Any]]) -> list[Tree]:
-        return [_describe(v, is_leaf, leaves, f"{path}.{k}" if path else str(k)) for k, v in pairs]
+        return [_describe(v, is_leaf, leaves, f"{path}.{k}" if path else str(k), depth + 1) for k, v in pairs]
+
+    if depth > DEPTH:
+        raise InputError(
+            "a value is nested too deeply, or contains itself",
+            where=path[:60] + "...",
+            expected=f"at most {DEPTH} levels",
+            next_step="flatten it before it enters or leaves forward",
+        )
 
     if is_leaf(value):
         leaves.append(value)
@@ -49,7 +62,16 @@ def _describe(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], pat
     if isinstance(value, (list, tuple)):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {"kind": kind, "items": items(list(enumerate(value)))}
-    if isinstance(value, Mapping) and all(isinstance(k, (str, int)) for k in value):
+    if isinstance(value, Mapping):
+        foreign = [repr(k) for k in value if not isinstance(k, (str, int))]
+        if foreign:
+            raise InputError(
+                "a dict with such keys cannot pass the boundary of an exported model",
+                where=path or "the value itself",
+                expected="keys that are texts or whole numbers",
+                got=", ".join(foreign),
+                next_step="give the keys names, str(key) for instance",
+            )
         return {"kind": "dict", "keys": list(value), "items": items(list(value.items()))}
     raise InputError(
         f"a {type(value).__name__} cannot pass the boundary of an exported model",
@@ -82,8 +104,46 @@ def unflatten(tree: Tree, leaves: list[Any]) -> Any:
 @cache
 def _made(kind: str, name: str, fields: tuple[str, ...]) -> Any:
     if kind == "namedtuple":
-        return collections.namedtuple(name, fields)  # noqa: PYI024 - the fields are known at run time only
+        # rename: a user's namedtuple made with rename=True has fields "_1", which are refused otherwise.
+        return collections.namedtuple(name, fields, rename=True)  # the fields are known at run time only
     return dataclasses.make_dataclass(name, fields)
+
+
+def problems(tree: Any, leaves: int, path: str = "") -> list[str]:
+    """What is wrong with a description that came from a file; [] when unflatten can take it.
+
+    Args:
+        tree: the nesting.
+        leaves: how many leaves there are.
+        path: of this node, for the messages.
+    """
+    if not isinstance(tree, dict):
+        return [f"{path}: expected an object, got {type(tree).__name__}"]
+    kind = tree.get("kind")
+    if kind == "leaf":
+        index = tree.get("index")
+        fits = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < leaves
+        return [] if fits else [f"{path}: index {index!r} of {leaves} tensors"]
+    if kind == "none":
+        return []
+    if kind == "const":
+        fits = isinstance(tree.get("value"), (bool, int, float, str))
+        return [] if fits else [f"{path}: constant {tree.get('value')!r}"]
+    items = tree.get("items")
+    if kind not in ("list", "tuple", "dict", "namedtuple", "dataclass") or not isinstance(items, list):
+        return [f"{path}: kind {kind!r} with items of type {type(items).__name__}"]
+    wrong = [w for i, item in enumerate(items) for w in problems(item, leaves, f"{path}.{i}")]
+    if kind == "dict":
+        keys = tree.get("keys")
+        fits = isinstance(keys, list) and len(keys) == len(items) and all(isinstance(k, (str, int)) for k in keys)
+        return wrong if fits else [*wrong, f"{path}: keys {keys!r} for {len(items)} items"]
+    if kind in ("namedtuple", "dataclass"):
+        fields, name = tree.get("fields"), tree.get("type")
+        words = [name, *fields] if isinstance(fields, list) else []
+        fits = len(words) == len(items) + 1 and len({str(w) for w in words[1:]}) == len(items)
+        fits = fits and all(isinstance(w, str) and w.isidentifier() and not iskeyword(w) for w in words)
+        return wrong if fits else [*wrong, f"{path}: {name!r} with fields {fields!r} for {len(items)} items"]
+    return wrong
 
 
 def names(tree: Tree, prefix: str, single: str) -> list[str]:

@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="one JSON document on stdout, all else on stderr")
-        command.add_argument("--debug", action="store_true", help="show tracebacks")
+        command.add_argument("--debug", action="store_true", help="show tracebacks and the worker's own log")
         command.set_defaults(run=module.run)
     try:
         arguments = parser.parse_args(argv)
@@ -58,6 +58,9 @@ def _guarded(arguments: object) -> int:
             import traceback
 
             traceback.print_exc()
+            log = error.log if isinstance(error, Torch2EdgeError) else ""
+            if log:
+                print(f"--- the worker's own log\n{log.rstrip()}\n---", file=sys.stderr)
         if isinstance(error, Torch2EdgeError):
             if as_json:
                 import json

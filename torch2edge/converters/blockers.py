@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from torch2edge.blame_source import module_path, node_line
+from torch2edge.blame_source import module_path, module_place, node_line
 from torch2edge.errors import UnsupportedError
+from torch2edge.state import PREFIX
 
 _RANDOM_WAY_OUT = (
     "make the noise a seeded buffer, pass it as an input, or remove it for inference (module.eval(), no dropout)"
@@ -28,47 +29,53 @@ def refuse_before(program: ExportedProgram, targets: list[str]) -> None:
     refuse(found)
 
 
-def find(program: ExportedProgram, target: str) -> list[str]:
+def find(program: ExportedProgram) -> list[str]:
     """Operators of a decomposed program without a lowering, one line per operator and module."""
     from litert_torch.backend import lowerings
-
-    # The lowering decomposes once more; what this table still takes apart is no blocker.
     from litert_torch.fx_infra import decomp
 
-    later = decomp.pre_lower_decomp()
-    missing: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for node in _nodes(program):
-        if isinstance(node.target, torch._ops.OpOverload):
-            if node.target in later or node.target is torch.ops.aten.multinomial.default:
-                continue
-            if lowerings.lookup(node.target) is None:
-                missing[str(node.target), module_path(node)].append(node)
-    lines = [_line(op, path, nodes, f"no lowering for {target}", _MISSING_WAY_OUT) for (op, path), nodes in missing.items()]
+    later = decomp.pre_lower_decomp()  # the lowering decomposes once more; what that takes apart is no blocker
+    missing = _Groups()
+    complex_ = _Groups()
     for node in _nodes(program):
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.dtype.is_complex:
-            lines.append(_line(str(node.target), module_path(node), [node], "complex numbers", "compute with real and imaginary parts"))
-    return lines
+            complex_.add(node)
+        elif isinstance(node.target, torch._ops.OpOverload):
+            known = node.target in later or node.target is torch.ops.aten.multinomial.default
+            if not known and lowerings.lookup(node.target) is None:
+                missing.add(node)
+    return missing.lines("the converter has no lowering", _MISSING_WAY_OUT) + complex_.lines(
+        "complex numbers", "compute with real and imaginary parts"
+    )
 
 
 def refuse(found: dict[str, list[str]]) -> None:
     """Raise when any target has a blocker.
 
+    Args:
+        found: every requested target -> its blockers.
+
     Raises:
         UnsupportedError: one line for each blocker; the targets are in `where`.
     """
     lines: dict[str, list[str]] = defaultdict(list)
-    for target, blockers in found.items():
-        for line in blockers:
-            lines[line].append(target)
-    if lines:
-        targets = sorted({t for ts in lines.values() for t in ts})
-        raise UnsupportedError(
-            f"{len(lines)} blocker(s): the model cannot go to {', '.join(targets)}",
-            details=list(lines),
-            where=", ".join(targets),
-            next_step="change the lines named above; each says a way out",
-        )
+    for target, blocking in found.items():
+        for text in blocking:
+            lines[text].append(target)
+    if not lines:
+        return
+    blocked = [t for t, blocking in found.items() if blocking]
+    free = [t for t, blocking in found.items() if not blocking]
+    ways = "change the lines named above; each says a way out"
+    if free:
+        ways += f" (--target {' --target '.join(free)} alone has no blocker)"
+    raise UnsupportedError(
+        f"{len(lines)} blocker(s): the model cannot go to {', '.join(blocked)}",
+        details=list(lines),
+        where=", ".join(blocked),
+        next_step=ways,
+    )
 
 
 def _nodes(program: ExportedProgram) -> list[Any]:
@@ -81,21 +88,41 @@ def _nodes(program: ExportedProgram) -> list[Any]:
     ]
 
 
-def _line(op: str, path: str, nodes: list[Any], why: str, way_out: str) -> str:
+class _Groups:
+    """Nodes by operator and module: one line for all of a kind in one place."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[tuple[str, str], list[Any]] = defaultdict(list)
+
+    def add(self, node: Any) -> None:
+        self.nodes[_name(node), module_path(node)].append(node)
+
+    def lines(self, why: str, way_out: str) -> list[str]:
+        return [line(nodes, why, way_out) for nodes in self.nodes.values()]
+
+
+def line(nodes: list[Any], why: str, way_out: str) -> str:
+    """ "aten.op x2 in encoder.layers.0 (Layer) at file.py:12 in forward: code -- why; way out", for nodes of one kind."""
     count = f" x{len(nodes)}" if len(nodes) > 1 else ""
-    place = f" in {path}" if path else ""
-    line = node_line(nodes[0])
-    return f"{op}{count}{place}{' at ' + line if line else ''}: {why}; {way_out}"
+    place = module_place(nodes[0])
+    source = node_line(nodes[0])
+    parts = [f"{_name(nodes[0])}{count}", f"in {place}" if place else "", f"at {source}" if source else ""]
+    return f"{' '.join(filter(None, parts))} -- {why}; {way_out}"
+
+
+def _name(node: Any) -> str:
+    name = node.target.name if isinstance(node.target, torch._ops.HigherOrderOperator) else None
+    return str(name() if callable(name) else node.target)
 
 
 def _random(program: ExportedProgram) -> list[str]:
-    groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    found = _Groups()
     for node in _nodes(program):
         tags = getattr(node.target, "tags", ())
         drops = "dropout" in str(node.target) and not _trains(node)
         if torch.Tag.nondeterministic_seeded in tags and not drops and not _attention(node):
-            groups[str(node.target), module_path(node)].append(node)
-    return [_line(op, path, nodes, "randomness inside forward", _RANDOM_WAY_OUT) for (op, path), nodes in groups.items()]
+            found.add(node)
+    return found.lines("randomness inside forward", _RANDOM_WAY_OUT)
 
 
 def _trains(node: Any) -> bool:
@@ -114,15 +141,15 @@ def _attention(node: Any) -> bool:
     return all(float(values.get(a.name, a.default_value or 0.0)) == 0.0 for a in rates)
 
 
+_HARMLESS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
 def _control_flow(program: ExportedProgram) -> list[str]:
-    lines = []
+    found = _Groups()
     for node in _nodes(program):
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            name = str(node.target.name() if callable(getattr(node.target, "name", None)) else node.target)
-            if name in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
-                continue
-            lines.append(_line(name, module_path(node), [node], "control flow on tensor values", "compute both branches and select with torch.where"))
-    return lines
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and _name(node) not in _HARMLESS:
+            found.add(node)
+    return found.lines("control flow on tensor values", "compute both branches and select with torch.where")
 
 
 def _wide(program: ExportedProgram) -> list[str]:
@@ -132,9 +159,9 @@ def _wide(program: ExportedProgram) -> list[str]:
         if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.int64 and tensor.numel():
             low, high = int(tensor.min()), int(tensor.max())
             if low not in _INT32 or high not in _INT32:
-                lines.append(f"{name.removeprefix('module.')}: int64 constant {low} .. {high} does not fit int32; rescale it")
+                lines.append(f"{name.removeprefix(PREFIX)}: int64 constant {low} .. {high} does not fit int32; rescale it")
     for node in _nodes(program):
         wide = [a for a in node.args if isinstance(a, int) and not isinstance(a, bool) and a not in _INT32]
         if wide and "slice" not in str(node.target):
-            lines.append(_line(str(node.target), module_path(node), [node], f"the integer {wide[0]} does not fit int32", "use float32"))
+            lines.append(line([node], f"the integer {wide[0]} does not fit int32", "use float32"))
     return lines

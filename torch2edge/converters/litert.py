@@ -76,10 +76,13 @@ class _output_names:  # noqa: N801 - a context manager used like a function
 
 
 def _read(path: Path) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Names, dtypes and shapes as the file itself has them."""
-    from ai_edge_litert.interpreter import Interpreter
+    """Names, dtypes and shapes as the file itself has them, after every operator was prepared to run."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    runner = Interpreter(model_path=str(path)).get_signature_runner(SIGNATURE)
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # no packing of weights, no copy of them
+    interpreter = Interpreter(model_path=str(path), experimental_op_resolver_type=plain)
+    interpreter.allocate_tensors()  # a file that does not load is no result
+    runner = interpreter.get_signature_runner(SIGNATURE)
     read = [
         {n: [str(d["dtype"].__name__), [int(s) for s in d["shape"]]] for n, d in details.items()}
         for details in (runner.get_input_details(), runner.get_output_details())

@@ -14,12 +14,12 @@ def available() -> str | None:
     return None if find_spec("ai_edge_litert") else "needs ai-edge-litert: pip install 'ai-edge-litert==2.3.*'"
 
 
-def open_with(name: str, bundle: Opened, *, resolver: str, preserve: bool, stage: str, time_limit: float) -> Runner:
+def open_with(name: str, bundle: Opened, *, resolver: str, preserve: bool, time_limit: float) -> Runner:
     """Open model.tflite with one operator resolver ("BUILTIN_REF" or "AUTO")."""
     outputs = [s.name for s in bundle.signature.outputs] + [s.output.name for s in bundle.signature.state]
     session = RemoteSession(
         "torch2edge.runtime._litert_service",
-        stage=stage,
+        stage=f"runtime {name}",
         options={"model": str(bundle.path / "model.tflite"), "resolver": resolver, "preserve": preserve},
         outputs=outputs,
         time_limit=time_limit,

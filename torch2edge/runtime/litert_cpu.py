@@ -13,4 +13,4 @@ STAGE = "buffer reuse by the LiteRT runtime"
 
 def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     """A runner for a litert bundle."""
-    return open_with("litert-cpu", bundle, resolver="AUTO", preserve=False, stage=STAGE, time_limit=time_limit)
+    return open_with("litert-cpu", bundle, resolver="AUTO", preserve=False, time_limit=time_limit)

@@ -13,4 +13,4 @@ STAGE = "XNNPACK kernels"
 
 def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     """A runner for a litert bundle."""
-    return open_with("litert-cpu-noreuse", bundle, resolver="AUTO", preserve=True, stage=STAGE, time_limit=time_limit)
+    return open_with("litert-cpu-noreuse", bundle, resolver="AUTO", preserve=True, time_limit=time_limit)

@@ -33,7 +33,7 @@ def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     try:
         session = RemoteSession(
             "torch2edge.runtime._xla_service",
-            stage="xla",
+            stage="runtime xla",
             options={
                 "model": str(model),
                 "weights": str(bundle.path / "weights.safetensors"),
