@@ -5,9 +5,10 @@ torch2edge export samples/digits_cnn.py:model --target litert --target cloud-tpu
 
 from __future__ import annotations
 
-import digits
 import torch
 from torch import nn
+
+import digits
 
 SHAPE = (1, 8, 8)
 """Channels, rows, columns of one picture."""

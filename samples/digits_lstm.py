@@ -5,9 +5,10 @@ torch2edge export samples/digits_lstm.py:model --target litert --target cloud-tp
 
 from __future__ import annotations
 
-import digits
 import torch
 from torch import nn
+
+import digits
 
 SHAPE = (8, 8)
 """Rows (the steps in time), columns of one picture."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from contextlib import redirect_stdout
 from io import StringIO
 
-import photos
 import torch
+
+import photos
 
 
 def model() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:

@@ -53,8 +53,9 @@ def model() -> tuple[torch.nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     """The encoder in eval mode, and two sentences."""
     from transformers import BertModel, logging
 
-    logging.set_verbosity_error()  # it reports that the file also holds a pooler, which this model does not use
-    logging.disable_progress_bar()
+    # It would report that the file also holds a pooler, which this model does not use.
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     # Plain attention: the fused kernel's decomposition is another graph, without gain on either target.
     bert = BertModel.from_pretrained(folder(), attn_implementation="eager", add_pooling_layer=False)
     return SentenceEncoder(bert).eval(), tokens(SENTENCES)

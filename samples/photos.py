@@ -1,4 +1,4 @@
-"""Photographs and class names for the ImageNet samples, taken from inside installed packages (nothing is downloaded)."""
+"""Photographs and class names for the ImageNet samples, from inside installed packages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def path(name: str) -> Path:
     spec = find_spec(package)  # finds a package without importing it
     file = Path(spec.origin).parent / inside if spec is not None and spec.origin else None
     if file is None or not file.is_file():
-        raise FileNotFoundError(f"{name}: package {package} with {inside} is needed; `make setup` installs it")
+        raise FileNotFoundError(f"{name}: package {package} with {inside} is needed: run `make setup`")
     return file
 
 
@@ -51,7 +51,7 @@ def load(name: str) -> torch.Tensor:
     image = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC)
     left, top = (image.width - SIZE) // 2, (image.height - SIZE) // 2
     pixels = np.asarray(image.crop((left, top, left + SIZE, top + SIZE)), dtype=np.float32)
-    # 127/255 and 128/255: what EfficientNet-Lite was trained with, so that 8-bit pixels map onto int8 without loss.
+    # 127/255 and 128/255: EfficientNet-Lite was trained so, for 8-bit pixels to map onto int8 without loss.
     normal = (pixels / np.float32(255) - np.float32(0.498)) / np.float32(0.502)
     return torch.from_numpy(np.ascontiguousarray(normal.transpose(2, 0, 1)[None]))
 

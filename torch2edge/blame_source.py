@@ -24,11 +24,11 @@ def _foreign(path: str) -> bool:
 
 
 def user_line(error: BaseException) -> str:
-    """ "file.py:12 in forward: if x.sum() > 0:", the innermost frame of the user's code; "" if there is none."""
+    """ "file.py:12 in forward: if x.sum() > 0:", the innermost frame of the user's code, or ""."""
     seen: BaseException | None = error
     while seen is not None:
         frames = [f for f in traceback.extract_tb(seen.__traceback__) if not _foreign(f.filename)]
-        if frames and seen is not error or len(frames) > 1:
+        if (frames and seen is not error) or len(frames) > 1:
             break
         seen = seen.__cause__ or seen.__context__
     frames = [f for f in traceback.extract_tb((seen or error).__traceback__) if not _foreign(f.filename)]
@@ -63,7 +63,7 @@ def whole_traces() -> Iterator[None]:
         start = next((i for i, f in enumerate(mine) if f.name == "forward"), None)
         return before(self, frames) if start is None else traceback.StackSummary.from_list(mine[start:])
 
-    TracerBase._filter_traceback_frames = keep  # type: ignore[method-assign]
+    TracerBase._filter_traceback_frames = keep  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
@@ -86,7 +86,7 @@ def module_path(node: Any) -> str:
 
 
 def module_place(node: Any) -> str:
-    """The same with the module's class: "encoder.layers.0 (TransformerEncoderLayer)"; "" where nothing is known."""
+    """The same with the module's class: "layers.0 (TransformerEncoderLayer)"; "" where nothing is known."""
     path, kind = _innermost(node)
     return f"{path} ({kind})" if path and kind else path or kind
 

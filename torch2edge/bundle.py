@@ -1,4 +1,4 @@
-"""The bundle: a folder with a manifest, a payload, golden cases and reports; written in one go or not at all."""
+"""The bundle: a folder with manifest, payload, golden cases and reports; written in one go or not at all."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def staging(output: Path, *, force: bool = False) -> Iterator[Staging]:
             yield Staging(path, output, force)
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        if output.exists():
+        if os.path.exists(output):  # never the only copy; False for a name no disk takes
             shutil.rmtree(_old(path), ignore_errors=True)
         for parent in made:
             with suppress(OSError):  # holds something
@@ -115,7 +115,8 @@ def _check_place(output: Path, force: bool) -> None:
             f"{output} exists already", where=str(output), expected="a folder that does not exist yet",
             next_step="choose another -o, or pass --force (force=True) to replace the bundle there",
         )  # fmt: skip
-    if output.is_symlink() or not output.is_dir() or (any(output.iterdir()) and not manifests.looks_like_one(output)):
+    foreign = output.is_symlink() or not output.is_dir()
+    if foreign or (any(output.iterdir()) and not manifests.looks_like_one(output)):
         raise OutputError(
             f"{output} is not a bundle, so --force does not replace it", where=str(output),
             expected="a bundle or an empty folder", next_step="choose another -o, or remove it yourself",
@@ -131,9 +132,9 @@ def _explained(output: Path, inside: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        names = [os.path.abspath(os.fsdecode(n)) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes))]
-        names += [os.path.abspath(n) for n in (error.filename, error.filename2) if isinstance(n, os.PathLike)]
-        ours = any(Path(n).is_relative_to(inside) or Path(n) in (output, *output.parents) for n in names)
+        files = (n for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike)))
+        places = [Path(os.path.abspath(os.fsdecode(n))) for n in files]
+        ours = any(p.is_relative_to(inside) or p in (output, *output.parents) for p in places)
         if error.errno in FULL:
             raise _full(output, str(error.filename or output)) from error
         if not ours and error.errno not in BROKEN:
@@ -210,7 +211,9 @@ class Bundle:
             BundleError: no such file.
         """
         if name not in self.manifest["files"]:
-            raise BundleError(f"the bundle has no {name}", where=str(self.path), expected=", ".join(self.manifest["files"]))
+            raise BundleError(
+                f"the bundle has no {name}", where=str(self.path), expected=", ".join(self.manifest["files"])
+            )
         return self.path / name
 
 
@@ -221,11 +224,12 @@ def _verify(folder: Path, files: dict[str, Any]) -> None:
     for name, facts in files.items():
         try:
             problem = _problem(folder, root, name, facts)
-        except (OSError, ValueError) as error:  # a name that the disk cannot hold, a file that may not be read
+        except (OSError, ValueError) as error:  # a name that no disk can hold, an unreadable file
             problem = str(error)
         wrong += [f"{name}: {problem}"] if problem else []
-    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir() or p.is_symlink()}
-    wrong += [f"{n}: not in the manifest" for n in sorted(present - set(files) - {MANIFEST})]
+    present = [p for p in folder.rglob("*") if not p.is_dir() or p.is_symlink()]
+    foreign = {p.relative_to(folder).as_posix() for p in present} - set(files) - {MANIFEST}
+    wrong += [f"{n}: not in the manifest" for n in sorted(foreign)]
     if wrong:
         raise BundleError(
             f"the bundle is damaged: {len(wrong)} problem(s)", where=str(folder), details=wrong,
@@ -329,7 +333,7 @@ def _arrays(raw: bytes) -> dict[str, Any]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        listed = deserialize(raw)
+        listed = deserialize(raw)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(str(error)) from error
     arrays = {}
@@ -338,5 +342,5 @@ def _arrays(raw: bytes) -> dict[str, Any]:
         if word is None:
             raise ValueError(f"{name} has the dtype {held['dtype']}")
         dtype = np.dtype(ml_dtypes.bfloat16 if word == "bfloat16" else word)
-        arrays[name] = np.frombuffer(bytearray(held["data"]), dtype=dtype).reshape(held["shape"])
+        arrays[name] = np.frombuffer(held["data"], dtype=dtype).reshape(held["shape"])
     return arrays

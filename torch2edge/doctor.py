@@ -1,9 +1,10 @@
-"""Is this machine fit?  Versions, a real import of each heavy part in its own process, disk and memory."""
+"""Is this machine fit?  Versions, a real import of each heavy part in its own process, runtimes, disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,20 @@ class Part:
 PARTS = (
     Part("torch", ">=2.4,<2.15", "torch", True, "pip install torch==2.13.0"),
     Part("litert-torch", "==0.10.*", "litert_torch", True, "pip install 'litert-torch==0.10.*'"),
-    Part("ai-edge-litert", "==2.3.*", "ai_edge_litert.interpreter", True, "pip install 'ai-edge-litert==2.3.*'"),
-    Part("ai-edge-quantizer", "==0.10.*", "ai_edge_quantizer", True, "pip install 'ai-edge-quantizer==0.10.*'"),
+    Part(
+        "ai-edge-litert",
+        "==2.3.*",
+        "ai_edge_litert.interpreter",
+        True,
+        "pip install 'ai-edge-litert==2.3.*'",
+    ),
+    Part(
+        "ai-edge-quantizer",
+        "==0.10.*",
+        "ai_edge_quantizer",
+        True,
+        "pip install 'ai-edge-quantizer==0.10.*'",
+    ),
     Part("jax", ">=0.10,<0.11", "jax", True, "pip install 'jax==0.10.*'"),
     Part("jaxlib", ">=0.10,<0.11", "jaxlib", True, "pip install 'jaxlib==0.10.*'"),
     Part("safetensors", ">=0.5", "safetensors", True, "pip install safetensors"),
@@ -70,7 +83,8 @@ def diagnose(say: Callable[[str], None] = lambda line: None) -> list[Finding]:
     for part in PARTS:
         say(f"importing {part.name}")
         findings.append(_part(part))
-    return [*findings, *_torchvision(say), _disk(), _memory()]
+    say("looking for runtimes")
+    return [*findings, *_torchvision(say), *_runtimes(), _hardware(), _disk(), _memory()]
 
 
 def _part(part: Part) -> Finding:
@@ -95,9 +109,11 @@ def _probe(module: str) -> str:
     quiet = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", f"import {module}"],
+            # -P: the probe sees what the command line sees, not the files of the current folder
+            [sys.executable, "-P", "-c", f"import {module}"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=PROBE_SECONDS,
             env={**os.environ, **quiet},
         )
@@ -105,6 +121,8 @@ def _probe(module: str) -> str:
         return f"the import took more than {PROBE_SECONDS} s"
     if done.returncode == 0:
         return ""
+    if done.returncode < 0:
+        return f"the import dies with {signal.Signals(-done.returncode).name}"
     lines = done.stderr.strip().splitlines()
     return (lines[-1] if lines else f"exit code {done.returncode}")[:120]
 
@@ -122,16 +140,40 @@ def _torchvision(say: Callable[[str], None]) -> list[Finding]:
     return [Finding("torchvision", found, "ok", "imports")]
 
 
+def _runtimes() -> list[Finding]:
+    """One line for each: a runtime that cannot even be asked is reported, and hides no other."""
+    from torch2edge import registry
+
+    findings = []
+    for name in registry.names("runtime"):
+        try:
+            why = registry.get("runtime", name).available()
+        except Exception as error:  # a broken installation raises anything
+            findings.append(Finding(f"runtime {name}", "", "note", f"{type(error).__name__}: {error}"[:120]))
+            continue
+        status: Literal["ok", "optional"] = "optional" if why else "ok"
+        findings.append(Finding(f"runtime {name}", "", status, f"not here: {why}" if why else "available"))
+    return findings
+
+
+def _hardware() -> Finding:
+    return Finding(
+        "hardware", "", "note", "no TPU, phone, GPU or NPU is looked for: all above runs on this CPU"
+    )
+
+
 def _disk() -> Finding:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free / 1e9
     if free < 2:
-        return Finding("disk", f"{free:.1f} GB", "note", f"little room in {folder}", "set TMPDIR to a larger disk")
+        fix = "set TMPDIR to a larger disk"
+        return Finding("disk", f"{free:.1f} GB", "note", f"little room in {folder}", fix)
     return Finding("disk", f"{free:.1f} GB", "ok", f"free in {folder}")
 
 
 def _memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     if total < 4:
-        return Finding("memory", f"{total:.1f} GB", "note", "a conversion takes 1 GB and about 5 times the weights")
+        says = "a conversion takes 1 GB and about 5 times the weights"
+        return Finding("memory", f"{total:.1f} GB", "note", says)
     return Finding("memory", f"{total:.1f} GB", "ok", f"{os.cpu_count()} cores")

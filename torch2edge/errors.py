@@ -47,7 +47,12 @@ class Torch2EdgeError(Exception):
     def __str__(self) -> str:
         lines = [self.what]
         lines += [f"  - {line}" for line in self.details]
-        fields = (("where", self.where), ("expected", self.expected), ("got", self.got), ("next", self.next_step))
+        fields = (
+            ("where", self.where),
+            ("expected", self.expected),
+            ("got", self.got),
+            ("next", self.next_step),
+        )
         lines += [f"  {label}: {text}" for label, text in fields if text]
         return "\n".join(lines)
 

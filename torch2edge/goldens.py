@@ -15,7 +15,9 @@ STATE_CALLS = 5
 """Calls in a row for a model with state: enough that a lost write-back shows."""
 
 
-def make(source: Source, captured: Captured, *, generated: bool = True, seed: int = 0) -> tuple[list[Golden], list[str]]:
+def make(
+    source: Source, captured: Captured, *, generated: bool = True, seed: int = 0
+) -> tuple[list[Golden], list[str]]:
     """Run eager PyTorch on the user's sample and on generated inputs.
 
     Args:
@@ -27,7 +29,7 @@ def make(source: Source, captured: Captured, *, generated: bool = True, seed: in
     Returns:
         the golden cases, and notes on generated cases left out because eager itself is not finite there.
     """
-    from torch2edge.capture import bind
+    from torch2edge.boundary import bind
 
     tensors, _, _ = bind(source.module, source.args, source.kwargs)
     sample = sample_of(captured, tensors)
@@ -45,7 +47,9 @@ def make(source: Source, captured: Captured, *, generated: bool = True, seed: in
         except (RuntimeError, IndexError, ValueError) as error:
             if kind == "sample":
                 raise
-            notes.append(f"{kind} inputs left out: eager PyTorch itself refuses them ({str(error).splitlines()[0][:120]})")
+            notes.append(
+                f"{kind} inputs left out: eager PyTorch refuses them ({str(error).splitlines()[0][:120]})"
+            )
             continue
         finally:
             reference.reset()
@@ -74,7 +78,13 @@ def _case(name: str, kind: str, arrays: Arrays, captured: Captured, reference: R
 
 def _shifted(array: Array) -> Array:
     """Another input for the next call of a model with state: the same values, rolled by one."""
-    return np.roll(array, 1) if array.size > 1 else array + np.asarray(1, array.dtype) if array.dtype.kind == "f" else array
+    return (
+        np.roll(array, 1)
+        if array.size > 1
+        else array + np.asarray(1, array.dtype)
+        if array.dtype.kind == "f"
+        else array
+    )
 
 
 def _finite(array: Array) -> bool:

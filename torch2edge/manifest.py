@@ -1,4 +1,4 @@
-"""The bundle's manifest: sealed by its own hash when written, and checked as a whole, all problems at once, when read."""
+"""The bundle's manifest: sealed by its own hash when written; when read, all problems are listed at once."""
 
 from __future__ import annotations
 
@@ -87,12 +87,14 @@ def read(folder: Path) -> dict[str, Any]:
             expected=MANIFEST, next_step="pass the folder that `torch2edge export -o` wrote",
         ) from error  # fmt: skip
     except (OSError, ValueError, RecursionError) as error:
-        raise BundleError(f"the manifest cannot be read: {error}", where=str(path), next_step=again) from error
+        raise BundleError(
+            f"the manifest cannot be read: {error}", where=str(path), next_step=again
+        ) from error
     if not isinstance(data, dict):
         raise BundleError(
             "the manifest is no JSON object", where=str(path), got=type(data).__name__, next_step=again
         )
-    found = data.get("format_version")
+    found: Any = data.get("format_version")
     if not is_int(found) or found < 1:
         raise BundleError(
             "the manifest has no usable format_version", where=str(path), expected="a whole number from 1",
@@ -100,13 +102,18 @@ def read(folder: Path) -> dict[str, Any]:
         )  # fmt: skip
     if found > FORMAT_VERSION:
         raise BundleVersionError(
-            "the bundle was written by a newer torch2edge", where=str(path), expected=f"format version <= {FORMAT_VERSION}",
-            got=str(found), next_step="pip install --upgrade torch2edge",
+            "the bundle was written by a newer torch2edge", where=str(path),
+            expected=f"format version <= {FORMAT_VERSION}",
+            got=str(found),
+            next_step="pip install --upgrade torch2edge",
         )  # fmt: skip
     wrong = problems(data)
     if wrong:
         raise BundleError(
-            f"the manifest is damaged: {len(wrong)} problem(s)", where=str(path), details=wrong, next_step=again
+            f"the manifest is damaged: {len(wrong)} problem(s)",
+            where=str(path),
+            details=wrong,
+            next_step=again,
         )
     return data
 
@@ -115,7 +122,9 @@ def problems(data: dict[str, Any]) -> list[str]:
     """Everything that is wrong with a manifest's content, files on disk aside."""
     wrong = [f"missing: {k}" for k in KEYS if k not in data]
     wrong += [
-        f"{k}: expected {what}, got {_short(data[k])}" for k, (what, fits) in KEYS.items() if k in data and not fits(data[k])
+        f"{k}: expected {what}, got {_short(data[k])}"
+        for k, (what, fits) in KEYS.items()
+        if k in data and not fits(data[k])
     ]
     files = data.get("files")
     files = files if isinstance(files, dict) else {}

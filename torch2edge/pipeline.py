@@ -60,8 +60,8 @@ def export(
         Torch2EdgeError: one of its named kinds.  ParityError leaves the bundle on disk, marked as failed.
     """
     from torch2edge import bundle as bundles
-    from torch2edge import program, source
     from torch2edge import capture as captures
+    from torch2edge import program, source
     from torch2edge.converters import lowering
 
     say = progress or (lambda line: None)
@@ -149,11 +149,17 @@ def parity(
         cases = opened.goldens()
     else:
         specs = opened.signature.inputs
-        mine = [("user", checked(specs, inputs))] if inputs is not None else [(g.name, g.inputs) for g in opened.goldens()]
+        mine = (
+            [("user", checked(specs, inputs))]
+            if inputs is not None
+            else [(g.name, g.inputs) for g in opened.goldens()]
+        )
         if reference is None:
             with eager.open(view) as runner:
                 cases = goldens.of_user(runner, dict(mine), opened.signature.outputs)
-            notes.append("reference: the captured program in eager PyTorch (the bundle does not hold the module)")
+            notes.append(
+                "reference: the captured program in eager PyTorch (the bundle does not hold the module)"
+            )
         else:
             answers = _ModuleRunner(Reference(reference, opened.signature))
             cases = goldens.of_user(answers, dict(mine), opened.signature.outputs)
@@ -184,7 +190,9 @@ def load(bundle: Bundle | str | os.PathLike[str], runtime: str = "", *, time_lim
     why = module.available()
     if why:
         raise MissingPartError(f"runtime {name} is not available", got=why)
-    return module.open(Opened(opened.path, opened.target, opened.signature, opened.arguments), time_limit=time_limit)
+    return module.open(
+        Opened(opened.path, opened.target, opened.signature, opened.arguments), time_limit=time_limit
+    )
 
 
 def runtimes() -> dict[str, str | None]:
@@ -300,7 +308,9 @@ def _compare(
     for name, module in modules.items():
         _fits(name, module, view.target)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        results = dict(zip(chosen, pool.map(lambda n: _run(n, modules[n], view, cases, time_limit), chosen), strict=True))
+        results = dict(
+            zip(chosen, pool.map(lambda n: _run(n, modules[n], view, cases, time_limit), chosen), strict=True)
+        )
     failed = [n for n in chosen if results[n][0].status == "failed"]
     if failed and names is None and "xla" not in results and failed[0] != "eager":
         # Only a failure needs the stage between capture and .tflite to find who is to blame.
@@ -321,10 +331,16 @@ ORDER = ("eager", "xla", "litert-reference", "litert-cpu-noreuse", "litert-cpu")
 
 def ladder(target: str) -> list[str]:
     """Runtimes that parity takes by default for a target."""
-    return [n for n in ORDER if n in ("eager", "xla")] if target == "cloud-tpu" else [n for n in ORDER if n != "xla"]
+    return (
+        [n for n in ORDER if n in ("eager", "xla")]
+        if target == "cloud-tpu"
+        else [n for n in ORDER if n != "xla"]
+    )
 
 
-def _run(name: str, module: Any, view: Opened, cases: list[Golden], time_limit: float) -> tuple[Any, list[Any]]:
+def _run(
+    name: str, module: Any, view: Opened, cases: list[Golden], time_limit: float
+) -> tuple[Any, list[Any]]:
     import time
 
     from torch2edge.numerics.compare import compare

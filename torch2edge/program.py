@@ -92,7 +92,7 @@ def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors import safe_open
 
     weights: dict[str, torch.Tensor] = {}
-    with safe_open(folder / WEIGHTS, framework="pt") as file:  # type: ignore[no-untyped-call]
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - safe_open is no mapping
             weights[name] = file.get_tensor(name)
         tied = json.loads((file.metadata() or {}).get("tied", "{}"))
@@ -114,7 +114,9 @@ def load(folder: Path) -> ExportedProgram:
     missing = sorted(set(tensors_of(program)) - set(weights))
     if missing:
         raise BundleError(
-            f"{WEIGHTS} lacks {len(missing)} weight(s) that {PROGRAM} needs", where=str(folder), details=missing
+            f"{WEIGHTS} lacks {len(missing)} weight(s) that {PROGRAM} needs",
+            where=str(folder),
+            details=missing,
         )
     for held in (program._state_dict, program._constants):
         for name, value in held.items():

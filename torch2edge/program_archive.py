@@ -1,9 +1,10 @@
 """Is a .pt2 archive safe to open?  Answered without unpickling anything.
 
-torch.export.load runs code from the file in more ways than one (read in torch 2.13): pickled weights, constants
-and custom objects; sample inputs, which fall back to a full unpickler when the restricted one refuses; compiled
-AOTInductor libraries; symbolic sizes, which go through sympy's eval; and call targets looked up by name anywhere
-under `torch`.  All of them are refused here, from the very records that torch's own reader would use.
+torch.export.load can run code from the file in several ways (read in torch 2.13): pickled weights,
+constants and custom objects; sample inputs, which fall back to a full unpickler when the restricted one
+refuses; compiled AOTInductor libraries; symbolic sizes, which go through sympy's eval; and call targets,
+which are looked up by name anywhere under `torch`.  All of them are refused here, from the very records
+that torch's own reader would use.
 """
 
 from __future__ import annotations
@@ -20,10 +21,32 @@ from typing import Any
 from torch2edge.errors import SourceError
 
 _CALLS = re.compile(r"^(torch\.ops\.\w+(\.\w+)+|torch\.sym_\w+|torch\._sym_\w+|_operator\.\w+|math\.\w+)$")
-_OPERATORS_THAT_CALL = {"_operator.methodcaller", "_operator.call", "_operator.attrgetter", "torch.sym_fresh_size"}
+_OPERATORS_THAT_CALL = {
+    "_operator.methodcaller",
+    "_operator.call",
+    "_operator.attrgetter",
+    "torch.sym_fresh_size",
+}
 _SYMBOLIC = re.compile(
-    r"^(Abs|And|Eq|Ge|Gt|Le|Lt|Max|Min|Mod|Ne|Not|Or|Piecewise|Pow|Integer|Float|Rational|ceiling|floor|sqrt|zoo|oo"
-    r"|(Floor|Clean|Ceil|Int|Float|Python|Trunc|Round|Is|Op|Bitwise|Pow|Where|Mod|Identity|LShift|RShift|ToFloat)\w*)$"
+    r"^(Abs|Add|And|Eq|Equality|Ge|GreaterThan|Gt|Le|LessThan|Lt|Max|Min|Mul|Ne|Not|Or|Piecewise|Pow|Unequality"
+    r"|Strict(Less|Greater)Than|Symbol|Integer|Float|Rational|ExprCondPair|ceiling|floor|sqrt"
+    r"|(Floor|Clean|Ceil|Int|Python|Trunc|Round|Bitwise|Pow|Where|Mod|Identity|LShift|RShift|ToFloat)\w*)$"
+)
+_WORD = re.compile(r"^([a-zA-Z][a-zA-Z0-9_]*|[-+]?[0-9.]+(e[-+]?[0-9]+)?)$")
+"""What torch writes between quotes: a symbol's name, or a number."""
+_NODES = (
+    *(
+        ast.Expression,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.Compare,
+        ast.BoolOp,
+        ast.Call,
+        ast.keyword,
+        ast.Tuple,
+        ast.Load,
+    ),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop),
 )
 _OLD = "serialized_exported_program.json"
 _FORMAT = "torch.export program without pickled objects or compiled code"
@@ -43,35 +66,35 @@ def check(path: Path) -> None:
             f"{path} has the format of torch 2.7 or older, which is read by unpickling",
             where=str(path),
             expected="the archive format of torch 2.8 or newer",
+            got=_OLD,
             next_step="save it again with a newer torch, or export from the module itself (file.py:factory)",
         )
-    try:
-        reader = torch._C.PyTorchFileReader(str(path))
-        records = reader.get_all_records()
-        is_program = "archive_format" in records and reader.get_record("archive_format") == b"pt2"
-        is_program = is_program and "models/model.json" in records
-        found = sorted(set(_unsafe(reader, records))) if is_program else []
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    if not {"archive_format", "models/model.json"} <= names:
         raise SourceError(
-            f"{path} is damaged: {_first_line(error)}",
-            where=str(path),
-            expected=_FORMAT,
-            next_step="copy it again, or save it again with torch.export.save",
-        ) from error
-    if not is_program:
-        raise SourceError(
-            f"{path} is a zip archive, but holds no torch.export program",
+            f"{path} is damaged, or a zip archive without a torch.export program",
             where=str(path),
             expected="models/model.json and archive_format, as torch.export.save writes them",
             got=", ".join(sorted(names)[:8]) or "an empty archive",
             next_step="save the model with torch.export.save; a checkpoint goes to --weights",
         )
+    try:
+        reader = torch._C.PyTorchFileReader(str(path))
+        found = sorted(set(_unsafe(reader, reader.get_all_records())))
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SourceError(
+            f"{path} is damaged",
+            where=str(path),
+            expected=_FORMAT,
+            got=_first_line(error),
+            next_step="copy it again, or save it again with torch.export.save",
+        ) from error
     if found:
         raise SourceError(
             f"{path} holds pickled objects or code, and reading them could run it",
             where=str(path),
             details=found,
             expected=_FORMAT,
+            got=f"{len(found)} finding(s) above",
             next_step="export from the module itself (file.py:factory), which you trust",
         )
 
@@ -85,23 +108,31 @@ def _names(path: Path) -> set[str]:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceError(
-            f"{path} is damaged or no .pt2 archive: {_first_line(error)}",
+            f"{path} is damaged or no .pt2 archive",
             where=str(path),
             expected=_FORMAT,
-            got=f"{path.stat().st_size} bytes",
+            got=f"{path.stat().st_size} bytes; {_first_line(error)}",
             next_step="copy it again, or save it again with torch.export.save",
         ) from error
     if damaged:
         raise SourceError(
-            f"{path} is damaged: {damaged} fails its checksum",
+            f"{path} is damaged",
             where=str(path),
             expected="the bytes that torch.export.save wrote",
+            got=f"{damaged} fails its checksum",
             next_step="copy it again",
         )
     folded = [n.casefold() for n in names]
     twice = sorted({n for n in folded if folded.count(n) > 1}) if len(set(folded)) < len(folded) else []
     if twice:  # two readers could each see another one of them
-        raise SourceError(f"{path} holds records twice", where=str(path), details=twice, next_step="save it again with torch.export.save")
+        raise SourceError(
+            f"{path} holds records twice",
+            where=str(path),
+            details=twice,
+            expected="each record once",
+            got=f"{len(names)} records, {len(set(folded))} names",
+            next_step="save it again with torch.export.save",
+        )
     return {n.partition("/")[2] or n for n in names} | {n for n in names if n == _OLD}
 
 
@@ -128,7 +159,8 @@ def _unsafe_payload(reader: Any, name: str) -> Iterator[str]:
         if facts["use_pickle"] or facts["path_name"].startswith(("custom_obj_", "opaque_obj_")):
             yield f"{name}: {key} is stored as a pickle"
         elif facts["tensor_meta"]["device"]["type"] != "cpu":
-            yield f"{name}: {key} lies on {facts['tensor_meta']['device']['type']} (move the program to the CPU before saving)"
+            device = facts["tensor_meta"]["device"]["type"]
+            yield f"{name}: {key} lies on {device} (move the program to the CPU before saving)"
 
 
 def _unsafe_pickle(name: str, data: bytes) -> Iterator[str]:
@@ -154,7 +186,11 @@ def _unsafe_program(node: Any) -> Iterator[str]:
     if not isinstance(node, dict):
         return
     target = node.get("target")
-    if isinstance(target, str) and "inputs" in node and (not _CALLS.match(target) or target in _OPERATORS_THAT_CALL):
+    if (
+        isinstance(target, str)
+        and "inputs" in node
+        and (not _CALLS.match(target) or target in _OPERATORS_THAT_CALL)
+    ):
         yield f"a call to {target[:80]!r}, which is no operator"
     text = node.get("expr_str")
     if isinstance(text, str) and not _arithmetic(text):
@@ -164,7 +200,7 @@ def _unsafe_program(node: Any) -> Iterator[str]:
 
 
 def _arithmetic(text: str) -> bool:
-    """Numbers, plain names, operators, and calls of sympy's own functions; no strings, attributes or indexing."""
+    """Numbers, names, operators, and calls of sympy's own functions; no attributes, indexing or free text."""
     try:
         parsed = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError):
@@ -172,15 +208,11 @@ def _arithmetic(text: str) -> bool:
     calls = {id(n.func) for n in ast.walk(parsed) if isinstance(n, ast.Call)}
     for node in ast.walk(parsed):
         if isinstance(node, ast.Constant):
-            fine = isinstance(node.value, (int, float))
+            fine = isinstance(node.value, (int, float)) or bool(_WORD.match(str(node.value)))
         elif isinstance(node, ast.Name):
             fine = not node.id.startswith("_") and (id(node) not in calls or bool(_SYMBOLIC.match(node.id)))
         else:
-            fine = isinstance(
-                node,
-                (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Call, ast.Tuple, ast.Load)
-                + (ast.operator, ast.unaryop, ast.cmpop, ast.boolop),
-            )
+            fine = isinstance(node, _NODES)
             fine = fine and not (isinstance(node, ast.Call) and not isinstance(node.func, ast.Name))
         if not fine:
             return False

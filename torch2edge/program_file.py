@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ def read(path: Path) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
             f"{path} {'is a folder' if path.is_dir() else 'does not exist'}",
             where=str(path.absolute()),
             expected="a .pt2 file",
+            got="a folder" if path.is_dir() else "no such file",
             next_step="check MODEL",
         )
     program_archive.check(path)
@@ -32,15 +34,14 @@ def read(path: Path) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.load(path)
-            # Guards would be Python text from the file; shapes are checked against the graph instead.
-            count = len(program.call_spec.in_spec.child(0).children()) if program.call_spec.in_spec else 0
-            module = Program(program.module(check_guards=False), count, _expected(program))
+            module = wrapped(program)
     except Exception as error:  # a damaged or foreign program fails anywhere in torch's reader
         first = str(error).strip().splitlines() or [""]
         raise SourceError(
-            f"{path} cannot be read as a torch.export program: {type(error).__name__}: {first[0][:200]}",
+            f"{path} cannot be read as a torch.export program",
             where=str(path),
             expected=f"a file that torch.export.save of torch {torch.__version__} or older wrote",
+            got=f"{type(error).__name__}: {first[0][:200]}",
             next_step="save it again with torch.export.save",
         ) from error
     args, kwargs = program.example_inputs or ((), {})
@@ -48,35 +49,20 @@ def read(path: Path) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
 
 
 class Program(nn.Module):
-    """A loaded program as a plain module, with the program's own parameter names.
+    """A loaded program as a plain module; `wrapped` gives it the program's own parameter names.
 
     Args:
         program: what ExportedProgram.module() made.
-        positional: how many of its parameters it takes by position; it takes the others by keyword only.
         expected: shape (None where dynamic) and dtype of each tensor input, flat.
     """
 
     def __init__(
-        self, program: nn.Module, positional: int, expected: list[tuple[tuple[int | None, ...], torch.dtype]]
+        self, program: nn.Module, expected: list[tuple[tuple[int | None, ...], torch.dtype]]
     ) -> None:
         super().__init__()
         self.program = program
         self.expected = expected
         tolerate_modes(self)
-        # capture asks inspect.signature(module.forward): *args would hide a wrong input name
-        signature = inspect.signature(program.forward)
-        names = list(signature.parameters)
-        listed = [
-            p.replace(kind=p.KEYWORD_ONLY) if i >= positional and p.kind is p.POSITIONAL_OR_KEYWORD else p
-            for i, p in enumerate(signature.parameters.values())
-        ]
-
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            by_name = [n for n in names[len(args) : positional] if n in kwargs]
-            return self.program(*args, *(kwargs[n] for n in by_name), **{k: v for k, v in kwargs.items() if k not in by_name})
-
-        forward.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
-        self.forward = forward
 
     def mismatches(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """How inputs differ from what the program was exported with; a line each."""
@@ -85,11 +71,14 @@ class Program(nn.Module):
             return [f"{len(given)} tensors, the program takes {len(self.expected)}"]
         wrong = []
         for index, (tensor, (shape, dtype)) in enumerate(zip(given, self.expected, strict=True)):
-            fits = len(tensor.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, tensor.shape, strict=True))
+            fits = len(tensor.shape) == len(shape) and all(
+                n in (None, m) for n, m in zip(shape, tensor.shape, strict=True)
+            )
             if not fits or tensor.dtype != dtype:
                 sizes = "x".join("?" if n is None else str(n) for n in shape) or "scalar"
                 has = "x".join(map(str, tensor.shape)) or "scalar"
-                wrong.append(f"tensor {index}: the program takes {sizes}:{_name(dtype)}, given {has}:{_name(tensor.dtype)}")
+                takes, got = f"{sizes}:{_name(dtype)}", f"{has}:{_name(tensor.dtype)}"
+                wrong.append(f"tensor {index}: the program takes {takes}, given {got}")
         return wrong
 
 
@@ -98,24 +87,47 @@ def tolerate_modes(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, torch.fx.GraphModule) and "eval" in vars(part):
             # set on the instance by ExportedProgram.module(), so it is replaced there
-            part.train = part.eval = _Unchanged(part)  # type: ignore[method-assign,assignment]
+            part.train = part.eval = MethodType(_unchanged, part)  # type: ignore[method-assign]
 
 
-class _Unchanged:
-    """A mode switch that changes nothing; an object, so that copying a module copies it too."""
+def _unchanged(part: nn.Module, mode: bool = True) -> nn.Module:
+    return part
 
-    def __init__(self, part: nn.Module) -> None:
-        self.part = part
 
-    def __call__(self, mode: bool = True) -> nn.Module:
-        return self.part
+def wrapped(program: torch.export.ExportedProgram) -> Program:
+    """The program as a module whose forward bears the names of the program's inputs.
+
+    The forward belongs to a class of its own: as an instance's attribute it would still run the original's
+    weights in a copy of the module.
+    """
+    # Guards would be Python text from the file; shapes are checked against the graph instead.
+    module = program.module(check_guards=False)
+    positional = len(program.call_spec.in_spec.child(0).children()) if program.call_spec.in_spec else 0
+    signature = inspect.signature(module.forward)
+    names = list(signature.parameters)
+
+    def forward(self: Program, *args: Any, **kwargs: Any) -> Any:
+        by_name = [n for n in names[len(args) : positional] if n in kwargs]
+        rest = {k: v for k, v in kwargs.items() if k not in by_name}
+        return self.program(*args, *(kwargs[n] for n in by_name), **rest)
+
+    listed = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    for index, parameter in enumerate(signature.parameters.values()):
+        keyword = index >= positional and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        listed.append(parameter.replace(kind=parameter.KEYWORD_ONLY) if keyword else parameter)
+    forward.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
+    kind = type("Program", (Program,), {"forward": forward, "__module__": __name__})
+    made: Program = kind(module, _expected(program))
+    return made
 
 
 def _expected(program: torch.export.ExportedProgram) -> list[tuple[tuple[int | None, ...], torch.dtype]]:
     named = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
     values = [named.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)]
     return [
-        (tuple(n if isinstance(n, int) else None for n in v.shape), v.dtype) for v in values if isinstance(v, torch.Tensor)
+        (tuple(n if isinstance(n, int) else None for n in v.shape), v.dtype)
+        for v in values
+        if isinstance(v, torch.Tensor)
     ]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from torch2edge.capture import Flat, frozen
+from torch2edge.boundary import Flat
+from torch2edge.capture import frozen
 from torch2edge.runtime._runner import narrowed
 from torch2edge.stages import Array, Arrays, Captured, Signature, TensorSpec
 
@@ -28,7 +29,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
         import ml_dtypes
 
         return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()  # type: ignore[no-any-return]
+    return tensor.numpy()
 
 
 def to_torch(array: Any) -> torch.Tensor:
@@ -82,13 +83,13 @@ class Reference:
 
 
 class _Float64(fx.Interpreter):
-    """Runs a captured graph with every float32 value widened, one operator at a time (no second copy of the weights)."""
+    """Runs a captured graph with every float widened, an operator at a time (weights are not copied)."""
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op != "call_function":
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        args, kwargs = fx.node.map_aggregate((args, kwargs), _widen)  # type: ignore[misc,assignment]
+        args, kwargs = fx.node.map_aggregate((args, kwargs), _widen)
         return self.call_function(n.target, args, kwargs)
 
 
@@ -100,7 +101,9 @@ def _widen(value: Any) -> Any:
     return value
 
 
-def exact(captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]) -> tuple[Arrays, list[torch.Tensor]] | None:
+def exact(
+    captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]
+) -> tuple[Arrays, list[torch.Tensor]] | None:
     """The captured program in float64, or None where an operator has no float64 form.
 
     Args:
@@ -124,7 +127,9 @@ def exact(captured: Captured, inputs: Mapping[str, Array], state: list[torch.Ten
     return {n: to_numpy(t) for n, t in zip(names, results[:count], strict=True)}, list(results[count:])
 
 
-def captured_outputs(captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]) -> tuple[Arrays, list[torch.Tensor]]:
+def captured_outputs(
+    captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]
+) -> tuple[Arrays, list[torch.Tensor]]:
     """The captured program itself, run by PyTorch."""
     signature = captured.signature
     flat = [to_torch(narrowed(np.asarray(inputs[s.name]), s)) for s in signature.inputs]
@@ -133,7 +138,9 @@ def captured_outputs(captured: Captured, inputs: Mapping[str, Array], state: lis
         results = fx.Interpreter(captured.program.graph_module).run(*arguments)
     count = len(signature.outputs)
     names = [s.name for s in signature.outputs]
-    return {n: to_numpy(t).copy() for n, t in zip(names, results[:count], strict=True)}, [t.clone() for t in results[count:]]
+    return {n: to_numpy(t).copy() for n, t in zip(names, results[:count], strict=True)}, [
+        t.clone() for t in results[count:]
+    ]
 
 
 def start_state(captured: Captured) -> list[torch.Tensor]:

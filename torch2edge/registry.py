@@ -1,4 +1,4 @@
-"""Adding by one file: a file's stem, with `-` for `_`, is its public name; files with a leading `_` are private."""
+"""Adding by one file: its stem, with `-` for `_`, is its public name; a leading `_` makes a file private."""
 
 from __future__ import annotations
 

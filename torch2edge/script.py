@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,33 +17,40 @@ from typing import Any
 from torch2edge.blame_source import user_line
 from torch2edge.errors import SourceError
 
+_beside_scripts: dict[str, Path] = {}
+"""Modules from a script's folder: another folder's `layers.py` must not be taken for this one's."""
+
 
 def call(head: str, factory: str) -> Any:
-    """What `factory` of a script or package returns.
+    """What `factory` of a script or package returns; a module object of that name stands for itself.
 
     Raises:
-        SourceError: no such file, module or factory, or one that raises.
+        SourceError: no such file, module or factory, or one that raises or needs arguments.
     """
     module = _module(head)
     function = getattr(module, factory, None)
     if not callable(function):
-        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and _own(v, module)]
+        names = _factories(module)
         close = get_close_matches(factory, names, 1)
         raise SourceError(
             f"{head} has no factory {factory!r}",
             where=head,
             expected=f"one of {', '.join(names)}" if names else "a function that returns a module",
-            got=factory,
+            got=f"{factory}, a {type(function).__name__}" if hasattr(module, factory) else factory,
             next_step=f"did you mean {head}:{close[0]}?" if close else "name a function of that file",
         )
     return _run(function, f"{head}:{factory}")
 
 
 def pair(path: Path) -> Any:
-    """(module, args, kwargs) of a file with get_model() and get_args()."""
+    """(module, args, kwargs) of a file with get_model() and get_args(), or the tuple of get_model() itself.
+
+    Raises:
+        SourceError: no such file, no get_model(), or a function that raises.
+    """
     module = _module(str(path))
     if not callable(getattr(module, "get_model", None)):
-        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and _own(v, module)]
+        names = _factories(module)
         raise SourceError(
             f"{path} has no get_model(), and no factory was named",
             where=str(path),
@@ -50,27 +59,44 @@ def pair(path: Path) -> Any:
             next_step=f"torch2edge export {path}:{names[0] if names else 'FACTORY'} ...",
         )
     made = _run(module.get_model, f"{path}:get_model")
-    parts = []
-    for name, empty in (("get_args", ()), ("get_kwargs", {})):
-        function = getattr(module, name, None)
-        parts.append(_run(function, f"{path}:{name}") if callable(function) else empty)
-    return (made, *parts)
+    found = {n: getattr(module, n) for n in ("get_args", "get_kwargs") if callable(getattr(module, n, None))}
+    if isinstance(made, tuple) and not found:
+        return made
+    parts = {n: _run(f, f"{path}:{n}") for n, f in found.items()}
+    return made, parts.get("get_args", ()), parts.get("get_kwargs", {})
 
 
-def _own(value: Any, module: ModuleType) -> bool:
-    return getattr(value, "__module__", None) == module.__name__
+def _factories(module: ModuleType) -> list[str]:
+    """Public functions and classes that the file itself defines."""
+    own = vars(module).items()
+    return [
+        n
+        for n, v in own
+        if callable(v) and not n.startswith("_") and getattr(v, "__module__", None) == module.__name__
+    ]
 
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[None]:
     """The script's folder is importable while it runs; what it prints stays off the user's stdout."""
+    before = set(sys.modules)
+    for name, home in list(_beside_scripts.items()):
+        if home != folder and ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
+            for loaded in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
+                del sys.modules[loaded]
+            del _beside_scripts[name]
     sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # the folder may have changed within the file system's clock tick
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
         with contextlib.suppress(ValueError):
             sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            origin = getattr(sys.modules[name], "__file__", None)
+            if "." not in name and origin and Path(origin).parent in (folder, folder / name):
+                _beside_scripts[name] = folder
 
 
 def _module(head: str) -> ModuleType:
@@ -79,11 +105,18 @@ def _module(head: str) -> ModuleType:
             return _imported(lambda: importlib.import_module(head), head)
     path = Path(head)
     if not path.is_file():
-        raise SourceError(f"{head} does not exist", where=str(path.absolute()), next_step="check the path before the colon")
+        raise SourceError(
+            f"{head} {'is a folder' if path.is_dir() else 'does not exist'}",
+            where=str(path.absolute()),
+            expected="a Python file",
+            got="a folder" if path.is_dir() else "no such file",
+            next_step="check the path (what stands before the colon)",
+        )
     name = f"torch2edge_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses and pickling inside the script look it up
     loader = spec.loader
 
@@ -91,26 +124,54 @@ def _module(head: str) -> ModuleType:
         loader.exec_module(module)
         return module
 
-    with _beside(path.absolute().parent):
-        return _imported(execute, head)
+    try:
+        with _beside(path.absolute().parent):
+            return _imported(execute, head)
+    except SourceError:
+        sys.modules.pop(name, None)
+        if before is not None:
+            sys.modules[name] = before
+        raise
 
 
 def _imported(action: Callable[[], ModuleType], head: str) -> ModuleType:
     try:
         return action()
     except ModuleNotFoundError as error:
-        if error.name and head.split(".")[0] == error.name.split(".")[0]:
+        missing = error.name or str(error)
+        if not head.endswith(".py") and (head == missing or head.startswith(f"{missing}.")):
             raise SourceError(
-                f"there is no module {error.name!r}", where=head, next_step="give a file.py, or run from its project's folder"
+                f"there is no module {missing!r}",
+                where=head,
+                expected="file.py:factory, or a package that Python can import from here",
+                got=f"searched from {Path.cwd()} and the installed packages",
+                next_step="give a file.py, or run from its project's folder",
             ) from error
         raise SourceError(
-            f"{head} needs {error.name!r}, which is not installed", where=user_line(error) or head, next_step=f"pip install {error.name}"
+            f"{head} needs {missing!r}, which is not installed",
+            where=_where(error, head),
+            expected=f"{missing!r} importable by {sys.executable}",
+            got=str(error),
+            next_step=f"install the package that brings {missing.partition('.')[0]!r} and try again",
         ) from error
     except (Exception, SystemExit) as error:
         raise _raised(error, head) from error
 
 
 def _run(function: Callable[[], Any], name: str) -> Any:
+    from torch import nn
+
+    if isinstance(function, nn.Module):
+        return function
+    needed = _needed(function)
+    if needed:
+        raise SourceError(
+            f"{name} needs arguments",
+            where=name,
+            expected="a factory without required arguments",
+            got=f"no value for {', '.join(needed)}",
+            next_step="write a small function in that file that fills them and returns the module",
+        )
     folder = Path(name.rpartition(":")[0]).absolute().parent
     try:
         with _beside(folder):
@@ -119,10 +180,44 @@ def _run(function: Callable[[], Any], name: str) -> Any:
         raise _raised(error, name) from error
 
 
+def _needed(function: Callable[[], Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # builtins may have no signature; calling them tells
+        return []
+    required = (
+        p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    )
+    return [p.name for p in required]
+
+
 def _raised(error: BaseException, name: str) -> SourceError:
     text = str(error).strip().splitlines()
+    if isinstance(error, SystemExit):
+        what, got = f"{name} ends the process", f"sys.exit({'' if error.code is None else error.code})"
+    else:
+        what = f"{name} raised {type(error).__name__}"
+        got = f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
     return SourceError(
-        f"{name} raised {type(error).__name__}: {text[0][:300] if text else ''}",
-        where=user_line(error) or name,
-        next_step="the line above is yours; run with --debug for the whole traceback",
+        what,
+        where=_where(error, name),
+        expected="a script that only defines and returns, without an error",
+        got=got,
+        next_step="mend the line above, which is yours; --debug shows the whole traceback",
     )
+
+
+def _where(error: BaseException, name: str) -> str:
+    """The user's line: of the syntax error, of the innermost function, or of the file's top level."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {(error.text or '').strip()}"
+    line = user_line(error)
+    if line:
+        return line
+    head = name.rpartition(":")[0] if not name.endswith(".py") else name
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if head.endswith(".py") and Path(f.filename) == Path(head)
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else name

@@ -65,11 +65,13 @@ class Parameter:
         name: the parameter's name.
         kind: "positional" (also by name), "keyword", "var_positional" or "var_keyword".
         tree: nesting of its value; leaves are indices into Signature.inputs, the rest are constants.
+        optional: it holds forward's own default, so a caller may leave it out.
     """
 
     name: str
     kind: Literal["positional", "keyword", "var_positional", "var_keyword"]
     tree: Tree
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Golden:
         inputs: input name -> array with the spec's `dtype`.
         outputs: output name -> array with the spec's `dtype`.
         floors: output name -> Floor (float outputs only).
-        undecided: output name -> bool array, True where float32 and float64 disagree (integer and bool outputs only).
+        undecided: output name -> bool array, True where float32 and float64 disagree (integers, bools).
         reset: False when state goes on from the golden before.
     """
 

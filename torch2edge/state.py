@@ -23,7 +23,9 @@ PREFIX = "module."
 """The wrapper's own attribute in front of every weight's path."""
 
 
-def explicit(program: ExportedProgram, names: list[str]) -> tuple[ExportedProgram, tuple[StateSpec, ...], tuple[str, ...]]:
+def explicit(
+    program: ExportedProgram, names: list[str]
+) -> tuple[ExportedProgram, tuple[StateSpec, ...], tuple[str, ...]]:
     """Turn each buffer that forward changes into an input and an output.
 
     Args:
@@ -40,7 +42,7 @@ def explicit(program: ExportedProgram, names: list[str]) -> tuple[ExportedProgra
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     user_inputs = [s.arg.name for s in signature.input_specs if s.kind == InputKind.USER_INPUT]
     notes = tuple(
-        f"forward overwrites its input {names[user_inputs.index(target)]!r}; the exported model leaves it as it is"
+        f"forward overwrites its input {names[user_inputs.index(target)]!r}; the exported model does not"
         for target in signature.user_inputs_to_mutate.values()
     )
     if signature.parameters_to_mutate:
@@ -70,14 +72,21 @@ def explicit(program: ExportedProgram, names: list[str]) -> tuple[ExportedProgra
         buffer = spec.target.removeprefix(PREFIX)
         shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
         states.append(
-            StateSpec(buffer, TensorSpec(f"state.{buffer}", shape, dtype, dtype), TensorSpec(f"next.{buffer}", shape, dtype, dtype))
+            StateSpec(
+                buffer,
+                TensorSpec(f"state.{buffer}", shape, dtype, dtype),
+                TensorSpec(f"next.{buffer}", shape, dtype, dtype),
+            )
         )
     outputs = [*results, *(after[s.target] for s in state_specs)]
     node.args = (tuple(outputs),)
     assert len(mutated) == len(state_specs)
     signature.input_specs[:] = [*others, *inputs_after]
     signature.output_specs[:] = [
-        OutputSpec(kind=OutputKind.USER_OUTPUT, arg=type(signature.output_specs[0].arg)(name=a.name), target=None) for a in outputs
+        OutputSpec(
+            kind=OutputKind.USER_OUTPUT, arg=type(signature.output_specs[0].arg)(name=a.name), target=None
+        )
+        for a in outputs
     ]
     examples = (*program.example_inputs[0], *start)
     return _rebuilt(program, examples, len(outputs)), tuple(states), notes

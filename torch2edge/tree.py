@@ -58,7 +58,12 @@ def _describe(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], pat
         return {"kind": "dataclass", "type": type(value).__name__, "fields": fields, "items": items(pairs)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         pairs = list(zip(value._fields, value, strict=True))
-        return {"kind": "namedtuple", "type": type(value).__name__, "fields": list(value._fields), "items": items(pairs)}
+        return {
+            "kind": "namedtuple",
+            "type": type(value).__name__,
+            "fields": list(value._fields),
+            "items": items(pairs),
+        }
     if isinstance(value, (list, tuple)):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {"kind": kind, "items": items(list(enumerate(value)))}
@@ -76,7 +81,7 @@ def _describe(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], pat
     raise InputError(
         f"a {type(value).__name__} cannot pass the boundary of an exported model",
         where=path or "the value itself",
-        expected="tensors, numbers, strings, None, and lists, tuples, dicts, namedtuples or dataclasses of them",
+        expected="tensors, numbers, strings, None, lists, tuples, dicts, namedtuples or dataclasses of them",
         got=type(value).__name__,
         next_step="turn it into one of those before it enters or leaves forward",
     )
@@ -135,7 +140,11 @@ def problems(tree: Any, leaves: int, path: str = "") -> list[str]:
     wrong = [w for i, item in enumerate(items) for w in problems(item, leaves, f"{path}.{i}")]
     if kind == "dict":
         keys = tree.get("keys")
-        fits = isinstance(keys, list) and len(keys) == len(items) and all(isinstance(k, (str, int)) for k in keys)
+        fits = (
+            isinstance(keys, list)
+            and len(keys) == len(items)
+            and all(isinstance(k, (str, int)) for k in keys)
+        )
         return wrong if fits else [*wrong, f"{path}: keys {keys!r} for {len(items)} items"]
     if kind in ("namedtuple", "dataclass"):
         fields, name = tree.get("fields"), tree.get("type")

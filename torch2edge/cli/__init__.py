@@ -1,7 +1,7 @@
 """The command line: one file per command; each parses, calls and prints.
 
-argparse from the standard library: `--help` must answer within 3x of `python -c pass`, and importing click alone
-takes 3.6x (measured; `make bench` measures it again).
+argparse from the standard library: `--help` must answer within 3x of `python -c pass`, and importing click
+alone takes 3.6x (measured; `make bench` measures it again).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ INTERNAL = 70
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code.
 
-    0 done, 1 parity or a check failed, 2 usage or a bad input, 3 a missing optional part, 70 a bug, 130 Ctrl-C.
+    0 done, 1 parity or a check failed, 2 usage or a bad input, 3 a missing part, 70 a bug, 130 Ctrl-C.
     """
     import argparse
 
     parser = argparse.ArgumentParser(
         prog="torch2edge",
         description="Take a PyTorch model to Cloud TPU or LiteRT, and prove that it still computes the same.",
-        epilog="exit codes: 0 done, 1 parity failed, 2 bad input, 3 missing part. `torch2edge COMMAND --help` says more.",
+        epilog="exit codes: 0 done, 1 parity failed, 2 bad input, 3 missing part. "
+        "`torch2edge COMMAND --help` says more.",
     )
     parser.add_argument("--version", action="version", version=f"torch2edge {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -32,7 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         module = import_module(f"torch2edge.cli.{name}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help="one JSON document on stdout, all else on stderr")
+        command.add_argument(
+            "--json", action="store_true", help="one JSON document on stdout, all else on stderr"
+        )
         command.add_argument("--debug", action="store_true", help="show tracebacks and the worker's own log")
         command.set_defaults(run=module.run)
     try:
@@ -68,7 +71,10 @@ def _guarded(arguments: object) -> int:
                 print(json.dumps({"error": error.to_json()}, indent=1))
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code
-        print(f"internal error: {type(error).__name__}: {error}\n  next: run again with --debug and report it", file=sys.stderr)
+        print(
+            f"internal error: {type(error).__name__}: {error}\n  next: run again with --debug and report it",
+            file=sys.stderr,
+        )
         return INTERNAL
 
 

@@ -15,6 +15,8 @@ def run(arguments: Any) -> int:
     """Call diagnose and print; 3 when a required part does not work."""
     import dataclasses
 
+    from rich.markup import escape
+
     from torch2edge.cli import _print
     from torch2edge.doctor import diagnose
 
@@ -24,10 +26,17 @@ def run(arguments: Any) -> int:
         _print.document([dataclasses.asdict(f) for f in findings])
     console = _print.console(arguments)
     table = _print.table("part", "version", "", "says")
-    colours = {"ok": "green", "broken": "bold red", "missing": "bold red", "optional": "dim", "note": "yellow"}
+    colours = {
+        "ok": "green",
+        "broken": "bold red",
+        "missing": "bold red",
+        "optional": "dim",
+        "note": "yellow",
+    }
     for finding in findings:
         colour = colours[finding.status]
-        table.add_row(finding.part, finding.version or "-", f"[{colour}]{finding.status}[/]", finding.says)
+        says = escape(finding.says)  # an import's last line may hold brackets
+        table.add_row(finding.part, finding.version or "-", f"[{colour}]{finding.status}[/]", says)
     console.print(table)
     for finding in findings:
         if finding.fix:

@@ -9,14 +9,43 @@ HELP = "export a model to a target and prove that the numbers survived"
 
 def add_arguments(parser: Any) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("model", metavar="MODEL", help="file.py:factory, package.module:factory, file.pt2, or a Hugging Face folder")
-    parser.add_argument("--target", action="append", required=True, choices=("litert", "cloud-tpu"), help="repeat for both in one go")
-    parser.add_argument("-o", "--output", metavar="DIR", help="the bundle's folder (for two targets its parent); default build/NAME")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="file.py:factory, package.module:factory, file.pt2, or a Hugging Face folder",
+    )
+    parser.add_argument(
+        "--target",
+        action="append",
+        required=True,
+        choices=("litert", "cloud-tpu"),
+        help="repeat for both in one go",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="the bundle's folder (for two targets its parent); default build/NAME",
+    )
     parser.add_argument("--weights", metavar="FILE", help="state dict: safetensors, or a pickle without code")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=SHAPE:DTYPE", help="x=1x3x224x224:float32 or x=file.npy; repeatable")
-    parser.add_argument("--no-parity", action="store_true", help="skip the comparison; the manifest then says not checked")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=SHAPE:DTYPE",
+        help="x=1x3x224x224:float32 or x=file.npy; repeatable",
+    )
+    parser.add_argument(
+        "--no-parity", action="store_true", help="skip the comparison; the manifest then says not checked"
+    )
     parser.add_argument("--force", action="store_true", help="replace a bundle that stands there")
-    parser.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS", help="for each step in a worker (default 600)")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="for each step in a worker (default 600)",
+    )
     parser.add_argument("--verbose", action="store_true", help="show every case, not the worst only")
 
 
@@ -62,7 +91,12 @@ def _stem(model: str) -> str:
 
 def _facts(bundle: Any) -> dict[str, Any]:
     report = bundle.report.as_dict() if bundle.report is not None else None
-    return {"path": str(bundle.path), "parity": bundle.manifest["parity"], "files": bundle.manifest["files"], "report": report}
+    return {
+        "path": str(bundle.path),
+        "parity": bundle.manifest["parity"],
+        "files": bundle.manifest["files"],
+        "report": report,
+    }
 
 
 def _show(bundles: dict[str, Any], console: Any, verbose: bool) -> None:
@@ -77,5 +111,11 @@ def _show(bundles: dict[str, Any], console: Any, verbose: bool) -> None:
         files = bundle.manifest["files"]
         payload = files[bundle.manifest["model"]]["bytes"]
         weights = files.get("weights.safetensors", {}).get("bytes", 0)
-        detail = f"{bundle.manifest['model']} {_print.size(payload)}, weights.safetensors {_print.size(weights)}"
-        console.print(f"{target}: {bundle.path} ({detail}), parity {bundle.manifest['parity']}", markup=False, soft_wrap=True)
+        detail = (
+            f"{bundle.manifest['model']} {_print.size(payload)}, weights.safetensors {_print.size(weights)}"
+        )
+        console.print(
+            f"{target}: {bundle.path} ({detail}), parity {bundle.manifest['parity']}",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -22,7 +22,11 @@ def run(arguments: Any) -> int:
         _print.document(bundle.manifest)
         return 0
     manifest, console = bundle.manifest, _print.console(arguments)
-    console.print(f"{bundle.path}: {bundle.target} from {manifest['origin']}, {manifest['created']}", markup=False, soft_wrap=True)
+    console.print(
+        f"{bundle.path}: {bundle.target} from {manifest['origin']}, {manifest['created']}",
+        markup=False,
+        soft_wrap=True,
+    )
     table = _print.table("", "name", "shape", "dtype", "stored as")
     signature = bundle.signature
     rows = [("input", s) for s in signature.inputs] + [("output", s) for s in signature.outputs]

@@ -11,11 +11,21 @@ def add_arguments(parser: Any) -> None:
     """Declare the command's arguments."""
     parser.add_argument("bundle", nargs="+", metavar="BUNDLE", help="folder that export wrote")
     parser.add_argument("--runtime", metavar="R,R", help="default: every runtime of the bundle's target")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="inputs instead of the golden ones")
-    parser.add_argument("--reference", metavar="MODEL", help="compare with this module instead of the golden outputs")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="inputs instead of the golden ones",
+    )
+    parser.add_argument(
+        "--reference", metavar="MODEL", help="compare with this module instead of the golden outputs"
+    )
     parser.add_argument("--report", metavar="FILE.json", help="write the report as JSON")
     parser.add_argument("--junit", metavar="FILE.xml", help="write the report as JUnit XML")
-    parser.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS", help="for each call into a worker")
+    parser.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="SECONDS", help="for each call into a worker"
+    )
     parser.add_argument("--verbose", action="store_true", help="show every case, not the worst only")
 
 

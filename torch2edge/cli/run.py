@@ -10,10 +10,20 @@ HELP = "run a bundle once by one runtime"
 def add_arguments(parser: Any) -> None:
     """Declare the command's arguments."""
     parser.add_argument("bundle", metavar="BUNDLE", help="folder that export wrote")
-    parser.add_argument("--runtime", default="", metavar="R", help="default: litert-cpu or xla, by the bundle's target")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="one for each input; default: the golden sample")
+    parser.add_argument(
+        "--runtime", default="", metavar="R", help="default: litert-cpu or xla, by the bundle's target"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="one for each input; default: the golden sample",
+    )
     parser.add_argument("-o", "--output", metavar="OUT.npz", help="write the outputs")
-    parser.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS", help="for each call into a worker")
+    parser.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="SECONDS", help="for each call into a worker"
+    )
 
 
 def run(arguments: Any) -> int:
@@ -32,7 +42,12 @@ def run(arguments: Any) -> int:
     for key, array in outputs.items():
         wide = array.astype("float64") if array.size else None
         low, high = (float(wide.min()), float(wide.max())) if wide is not None else (None, None)
-        facts[key] = {"shape": list(array.shape), "dtype": array.dtype.name, "min": _text(low), "max": _text(high)}
+        facts[key] = {
+            "shape": list(array.shape),
+            "dtype": array.dtype.name,
+            "min": _text(low),
+            "max": _text(high),
+        }
         table.add_row(key, str(list(array.shape)), array.dtype.name, _text(low), _text(high))
     console = _print.console(arguments)
     console.print(table)

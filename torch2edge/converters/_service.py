@@ -74,7 +74,8 @@ def _explain(folder: Path, failures: dict[str, Exception], targets: list[str]) -
     raise ConversionError(
         f"lowering failed for {', '.join(failures)}, though every operator can be lowered alone",
         details=[f"{t}: {type(e).__name__}: {isolate.reason(e)}" for t, e in failures.items()],
-        where=", ".join(dict.fromkeys(filter(None, map(failing_line, failures.values())))) or ", ".join(failures),
+        where=", ".join(dict.fromkeys(filter(None, map(failing_line, failures.values()))))
+        or ", ".join(failures),
         next_step="run with --debug for the converter's own log, and report this",
     ) from next(iter(failures.values()))
 

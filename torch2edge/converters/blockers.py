@@ -12,9 +12,7 @@ from torch2edge.blame_source import module_path, module_place, node_line
 from torch2edge.errors import UnsupportedError
 from torch2edge.state import PREFIX
 
-_RANDOM_WAY_OUT = (
-    "make the noise a seeded buffer, pass it as an input, or remove it for inference (module.eval(), no dropout)"
-)
+_RANDOM_WAY_OUT = "make the noise a seeded buffer, pass it as an input, or remove it for inference"
 _MISSING_WAY_OUT = "write it with operators that the target takes"
 _INT32 = range(-(2**31), 2**31)
 
@@ -25,7 +23,10 @@ def refuse_before(program: ExportedProgram, targets: list[str]) -> None:
     Raises:
         UnsupportedError: every finding, whatever the target.
     """
-    found = {t: _random(program) + _control_flow(program) + (_wide(program) if t == "litert" else []) for t in targets}
+    found = {
+        t: _random(program) + _control_flow(program) + (_wide(program) if t == "litert" else [])
+        for t in targets
+    }
     refuse(found)
 
 
@@ -34,7 +35,9 @@ def find(program: ExportedProgram) -> list[str]:
     from litert_torch.backend import lowerings
     from litert_torch.fx_infra import decomp
 
-    later = decomp.pre_lower_decomp()  # the lowering decomposes once more; what that takes apart is no blocker
+    later = (
+        decomp.pre_lower_decomp()
+    )  # the lowering decomposes once more; what that takes apart is no blocker
     missing = _Groups()
     complex_ = _Groups()
     for node in _nodes(program):
@@ -102,7 +105,7 @@ class _Groups:
 
 
 def line(nodes: list[Any], why: str, way_out: str) -> str:
-    """ "aten.op x2 in encoder.layers.0 (Layer) at file.py:12 in forward: code -- why; way out", for nodes of one kind."""
+    """ "aten.op x2 in layers.0 (Layer) at file.py:12 in forward: code -- why; way out", nodes of one kind."""
     count = f" x{len(nodes)}" if len(nodes) > 1 else ""
     place = module_place(nodes[0])
     source = node_line(nodes[0])
@@ -111,8 +114,9 @@ def line(nodes: list[Any], why: str, way_out: str) -> str:
 
 
 def _name(node: Any) -> str:
-    name = node.target.name if isinstance(node.target, torch._ops.HigherOrderOperator) else None
-    return str(name() if callable(name) else node.target)
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return str(node.target.name())  # type: ignore[no-untyped-call]
+    return str(node.target)
 
 
 def _random(program: ExportedProgram) -> list[str]:
@@ -126,7 +130,10 @@ def _random(program: ExportedProgram) -> list[str]:
 
 
 def _trains(node: Any) -> bool:
-    return bool(node.args[2] if len(node.args) > 2 else node.kwargs.get("train", False)) and float(node.args[1]) > 0
+    return (
+        bool(node.args[2] if len(node.args) > 2 else node.kwargs.get("train", False))
+        and float(node.args[1]) > 0
+    )
 
 
 def _attention(node: Any) -> bool:
@@ -134,7 +141,7 @@ def _attention(node: Any) -> bool:
     schema = node.target._schema
     values = dict(zip([a.name for a in schema.arguments], node.args, strict=False)) | dict(node.kwargs)
     rates = [a for a in schema.arguments if a.name in ("dropout_p", "dropout", "p")]
-    if not rates or "train" in values and "dropout" in str(node.target):
+    if not rates or ("train" in values and "dropout" in str(node.target)):
         return False
     if values.get("train") is False:
         return True
@@ -159,7 +166,9 @@ def _wide(program: ExportedProgram) -> list[str]:
         if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.int64 and tensor.numel():
             low, high = int(tensor.min()), int(tensor.max())
             if low not in _INT32 or high not in _INT32:
-                lines.append(f"{name.removeprefix(PREFIX)}: int64 constant {low} .. {high} does not fit int32; rescale it")
+                lines.append(
+                    f"{name.removeprefix(PREFIX)}: int64 constant {low} .. {high} does not fit int32; rescale"
+                )
     for node in _nodes(program):
         wide = [a for a in node.args if isinstance(a, int) and not isinstance(a, bool) and a not in _INT32]
         if wide and "slice" not in str(node.target):

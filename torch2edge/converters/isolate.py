@@ -1,7 +1,7 @@
-"""After a failed lowering: which operators fail on their own?  Each distinct one is lowered alone, and all are listed.
+"""After a failed lowering: which operators fail on their own?  Each distinct one is lowered alone.
 
-    before:  one exception out of native code, about whichever operator came first
-    after:   one line per operator that the target cannot take, with module path, source line and reason
+before:  one exception out of native code, about whichever operator came first
+after:   one line per operator that the target cannot take, with module path, source line and reason
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class _One(nn.Module):
             else:
                 self.slots[parent] = len(self.examples)
                 held = parent.meta["val"]
-                self.examples.append(torch.zeros(held.shape, dtype=held.dtype) if isinstance(held, torch.Tensor) else held)
+                self.examples.append(
+                    torch.zeros(held.shape, dtype=held.dtype) if isinstance(held, torch.Tensor) else held
+                )
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         def fill(parent: torch.fx.Node) -> Any:
@@ -106,7 +108,11 @@ class _One(nn.Module):
         args = torch.fx.node.map_arg(self.node.args, fill)
         kwargs = torch.fx.node.map_arg(self.node.kwargs, fill)
         result = self.node.target(*args, **kwargs)
-        return (result,) if isinstance(result, torch.Tensor) else tuple(r for r in result if isinstance(r, torch.Tensor))
+        return (
+            (result,)
+            if isinstance(result, torch.Tensor)
+            else tuple(r for r in result if isinstance(r, torch.Tensor))
+        )
 
 
 def _alone(node: Any, constants: dict[Any, torch.Tensor], lower: Callable[..., Any]) -> str:
@@ -116,11 +122,16 @@ def _alone(node: Any, constants: dict[Any, torch.Tensor], lower: Callable[..., A
     try:
         one = _One(node, constants)
         program = torch.export.export(one, tuple(one.examples), strict=False)
-        program = fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_convert_decomp(), can_skip=False)
+        program = fx_infra.safe_run_decompositions(
+            program, fx_infra.decomp.pre_convert_decomp(), can_skip=False
+        )
     except Exception:  # an operator that cannot be taken out of its graph is not accused
         return ""
     outputs = len(program.graph_signature.user_outputs)
-    names = {"inputs": [f"x{i}" for i in range(len(one.examples))], "outputs": [f"y{i}" for i in range(outputs)]}
+    names = {
+        "inputs": [f"x{i}" for i in range(len(one.examples))],
+        "outputs": [f"y{i}" for i in range(outputs)],
+    }
     with tempfile.TemporaryDirectory() as scratch:
         try:
             lower(program, Path(scratch), names)
@@ -132,5 +143,6 @@ def _alone(node: Any, constants: dict[Any, torch.Tensor], lower: Callable[..., A
 def reason(error: BaseException) -> str:
     """The first line that says something, without the converter's own paths."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    first = _NOISE.sub(lambda m: f"{m[1]}: " if m[1] else "", lines[0], count=1) if lines else type(error).__name__
+    first = " ".join(lines[:2]) if lines and lines[0].endswith(":") else lines[0] if lines else ""
+    first = _NOISE.sub(lambda m: f"{m[1]}: " if m[1] else "", first, count=1) or type(error).__name__
     return re.sub(r": %\S+ = .*", "", first)[:200]

@@ -36,7 +36,10 @@ def lower(program: ExportedProgram, out: Path, signature: dict[str, Any]) -> dic
         exporter = litert_converter.exported_programs_to_flatbuffer([program], [names])
     exporter.to_file(str(out / "model.tflite"))
     inputs, outputs = _read(out / "model.tflite")
-    for what, found, wanted in (("inputs", inputs, signature["inputs"]), ("outputs", outputs, signature["outputs"])):
+    for what, found, wanted in (
+        ("inputs", inputs, signature["inputs"]),
+        ("outputs", outputs, signature["outputs"]),
+    ):
         if set(found) != set(wanted):
             raise ConversionError(
                 f"the .tflite file does not have the model's {what}",
@@ -61,7 +64,7 @@ class _Names:
         self.flat_arg_names = inputs
 
 
-class _output_names:  # noqa: N801 - a context manager used like a function
+class _output_names:
     """The converter derives output names from nesting, which the flat program no longer has: give it ours."""
 
     def __init__(self, converter: Any, names: list[str]) -> None:

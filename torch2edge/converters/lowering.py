@@ -18,7 +18,12 @@ def start(time_limit: float) -> Worker:
 
 
 def lower(
-    folder: Path, signature: Signature, out: dict[str, Path], *, time_limit: float, worker: Worker | None = None
+    folder: Path,
+    signature: Signature,
+    out: dict[str, Path],
+    *,
+    time_limit: float,
+    worker: Worker | None = None,
 ) -> dict[str, Lowered]:
     """Lower the program in `folder` for each target into its own folder.
 
@@ -55,7 +60,9 @@ def _lowered(target: str, found: dict[str, Any], signature: Signature) -> Lowere
     stored = signature.with_stored(
         {n: s[0] for n, s in found["inputs"].items()}, {n: s[0] for n, s in found["outputs"].items()}
     )
-    return Lowered(target, {"model": found["file"]}, stored, tuple(found.get("arguments", ())), found["versions"])
+    return Lowered(
+        target, {"model": found["file"]}, stored, tuple(found.get("arguments", ())), found["versions"]
+    )
 
 
 def _shape_errors(what: str, found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

@@ -21,7 +21,8 @@ version (github.com/openxla/stablehlo, docs/compatibility.md, read November 2026
 
 _DTYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
-    "i16": "int16", "i8": "int8", "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64", "i1": "bool",
+    "i16": "int16", "i8": "int8", "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
+    "i1": "bool",
 }  # fmt: skip
 
 
@@ -46,15 +47,24 @@ def lower(program: ExportedProgram, out: Path, signature: dict[str, Any]) -> dic
     text = str(lowered.module.operation.get_asm(enable_debug_info=False))
     module, names = _parse(text)
     _refuse_foreign(names)
-    weights = [s.input_spec.name.removeprefix(PREFIX) for s in lowered.input_signature if s.input_spec.is_parameter]
+    weights = [
+        s.input_spec.name.removeprefix(PREFIX) for s in lowered.input_signature if s.input_spec.is_parameter
+    ]
     kinds = [s.input_spec.is_parameter for s in lowered.input_signature]
     if kinds != sorted(kinds, reverse=True):
-        raise ConversionError("the lowering mixed weights and inputs", where="StableHLO", expected="weights first")
+        raise ConversionError(
+            "the lowering mixed weights and inputs", where="StableHLO", expected="weights first"
+        )
     taken, given = _types(module)
     inputs, outputs = taken[len(weights) :], given
-    for what, found, wanted in (("inputs", inputs, signature["inputs"]), ("outputs", outputs, signature["outputs"])):
+    for what, found, wanted in (
+        ("inputs", inputs, signature["inputs"]),
+        ("outputs", outputs, signature["outputs"]),
+    ):
         if len(found) != len(wanted):
-            raise ConversionError(f"the lowering changed the number of {what}", expected=str(wanted), got=str(found))
+            raise ConversionError(
+                f"the lowering changed the number of {what}", expected=str(wanted), got=str(found)
+            )
     name = "model.default.stablehlo"
     (out / name).write_bytes(_portable(module))
     return {
@@ -62,7 +72,8 @@ def lower(program: ExportedProgram, out: Path, signature: dict[str, Any]) -> dic
         "arguments": weights,
         "inputs": dict(zip(signature["inputs"], inputs, strict=True)),
         "outputs": dict(zip(signature["outputs"], outputs, strict=True)),
-        "versions": {p: version(p) for p in ("litert-torch", "jax", "jaxlib")} | {"stablehlo": TARGET_VERSION},
+        "versions": {p: version(p) for p in ("litert-torch", "jax", "jaxlib")}
+        | {"stablehlo": TARGET_VERSION},
     }
 
 
@@ -99,7 +110,9 @@ def _types(module: Any) -> tuple[list[list[Any]], list[list[Any]]]:
     from jaxlib.mlir import ir
 
     with module.context:
-        main = next(o for o in module.body.operations if ir.StringAttr(o.attributes["sym_name"]).value == "main")
+        main = next(
+            o for o in module.body.operations if ir.StringAttr(o.attributes["sym_name"]).value == "main"
+        )
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
 
         def spec(value: Any) -> list[Any]:
@@ -110,7 +123,8 @@ def _types(module: Any) -> tuple[list[list[Any]], list[list[Any]]]:
 
 
 def _portable(module: Any) -> bytes:
-    from jax._src.lib import _jax
+    from jax._src.lib import _jax  # type: ignore[attr-defined]
+
     with module.context:
         artifact = _jax.mlir.serialize_portable_artifact(module, TARGET_VERSION)
     return bytes(artifact)

@@ -114,7 +114,7 @@ def top1(reference: Array, got: Array) -> float | None:
 
 
 def integer_gap(reference: Array, got: Array) -> float:
-    """Largest difference of integers or booleans; exact before it is rounded to a float (0 for empty arrays)."""
+    """Largest difference of integers or booleans, exact until it is made a float (0 for empty arrays)."""
     if reference.shape != got.shape or reference.dtype != got.dtype:
         raise ValueError(f"{reference.dtype} {reference.shape} and {got.dtype} {got.shape}")
     if not reference.size:

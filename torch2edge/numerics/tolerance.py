@@ -1,12 +1,14 @@
 """How far a runtime may be from eager PyTorch: a stated multiple of what eager itself is off.
 
-| class | limit | reason |
-|---|---|---|
-| float | 16 x the noise floor, or 16 steps of the output's largest value where the floor is smaller | an honest runtime sums in another order, fuses multiply-adds and has its own polynomials for exp and tanh: it makes errors of the kind that eager makes, not the same ones |
-| float, floor assumed | 64 steps of the output's largest value | the module does not run in anything wider, so its conditioning is unknown |
-| captured | 64 steps of eager's own largest value, whatever the floor | the same operators on the same kernels: the floor is measured on the captured program, so it must not excuse it |
-| quantized | SQNR >= 15 dB, cosine >= 0.98 | int8 has 48 dB per tensor, and the noise of every layer adds up |
-| bfloat16 | SQNR >= 30 dB, cosine >= 0.999 | 8 bits of mantissa are 54 dB per tensor |
+float           16 x the noise floor, or 16 steps of the output's largest value where the floor is smaller.
+                An honest runtime sums in another order, fuses multiply-adds and has its own polynomials for
+                exp and tanh: its errors are of the kind that eager makes, but they are not the same ones.
+floor assumed   64 steps of the output's largest value.  The module does not run in anything wider, so its
+                conditioning is unknown.
+captured        64 steps of eager's own largest value, whatever the floor.  The same operators run on the same
+                kernels, and the floor is measured on the captured program, so it must not excuse it.
+quantized       SQNR >= 15 dB, cosine >= 0.98.  int8 has 48 dB per tensor; the noise of every layer adds up.
+bfloat16        SQNR >= 30 dB, cosine >= 0.999.  8 bits of mantissa are 54 dB per tensor.
 
 A step is the distance from 1.0 to the next value of the output's dtype, or of the dtype that the artifact
 stores where that is coarser: a float16 output cannot be held to the steps of float32.
@@ -55,7 +57,8 @@ GRAINS = {
     "bfloat16": Grain(2.0**-7, TINY, 2.0**-2),
 }
 """Ceilings: no more than 1.6 % for float32; float16 and bfloat16 get 32 of their own steps, since deep models
-lose that many.  float16 keeps its subnormals, so around zero 16 steps of its grid (2**-24) stand for flushing."""
+lose that many.  float16 keeps its subnormals, so around zero 16 steps of its grid (2**-24) stand for
+flushing."""
 
 KINDS = ("float", "captured", "quantized", "bfloat16")
 
@@ -91,7 +94,9 @@ def grain(dtype: str, stored: str = "") -> Grain:
     return max((GRAINS[n] for n in (dtype, stored) if n in GRAINS), key=lambda g: g.step)
 
 
-def limits(kind: str, floor: Floor, dtype: str = "float32", *, stored: str = "", inputs: float = 0.0) -> Limits:
+def limits(
+    kind: str, floor: Floor, dtype: str = "float32", *, stored: str = "", inputs: float = 0.0
+) -> Limits:
     """Limits of a class of runtime for one output.
 
     Args:

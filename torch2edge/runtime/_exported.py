@@ -11,7 +11,7 @@ import numpy as np
 from jax import tree_util
 from jax._src import core
 from jax._src.interpreters import mlir
-from jax._src.lib import _jax
+from jax._src.lib import _jax  # type: ignore[attr-defined]
 from jax.export import Exported
 from jaxlib.mlir import ir
 
@@ -28,7 +28,9 @@ def from_stablehlo(artifact: bytes, platform: str = "cpu") -> Exported:
     with mlir.make_ir_context():
         module = _jax.mlir.deserialize_portable_artifact(artifact)
         module = ir.Module.parse(module) if isinstance(module, (bytes, str)) else module
-        main = next(o for o in module.body.operations if ir.StringAttr(o.attributes["sym_name"]).value == "main")
+        main = next(
+            o for o in module.body.operations if ir.StringAttr(o.attributes["sym_name"]).value == "main"
+        )
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         taken, given = tuple(map(_aval, kind.inputs)), tuple(map(_aval, kind.results))
     return Exported(

@@ -11,7 +11,9 @@ from torch2edge.stages import Opened
 
 def available() -> str | None:
     """None, or why the LiteRT interpreter cannot run here."""
-    return None if find_spec("ai_edge_litert") else "needs ai-edge-litert: pip install 'ai-edge-litert==2.3.*'"
+    return (
+        None if find_spec("ai_edge_litert") else "needs ai-edge-litert: pip install 'ai-edge-litert==2.3.*'"
+    )
 
 
 def open_with(name: str, bundle: Opened, *, resolver: str, preserve: bool, time_limit: float) -> Runner:

@@ -19,7 +19,9 @@ def _open_model(body: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str,
         experimental_preserve_all_tensors=body["preserve"],
     )
     (key,) = interpreter.get_signature_list()
-    _open.update(interpreter=interpreter, runner=interpreter.get_signature_runner(key), outputs=body["outputs"])
+    _open.update(
+        interpreter=interpreter, runner=interpreter.get_signature_runner(key), outputs=body["outputs"]
+    )
     return {}, {}
 
 

@@ -19,7 +19,9 @@ class RemoteSession:
         time_limit: seconds for each call.
     """
 
-    def __init__(self, service: str, *, stage: str, options: dict[str, Any], outputs: list[str], time_limit: float) -> None:
+    def __init__(
+        self, service: str, *, stage: str, options: dict[str, Any], outputs: list[str], time_limit: float
+    ) -> None:
         self._worker = Worker(service, stage=stage, time_limit=time_limit)
         try:
             self._worker.call("open", {**options, "outputs": outputs})

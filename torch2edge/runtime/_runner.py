@@ -10,7 +10,7 @@ import numpy as np
 
 from torch2edge import tree
 from torch2edge.errors import ConversionError, InputError
-from torch2edge.stages import Array, Arrays, Opened, Parameter, Signature, TensorSpec
+from torch2edge.stages import Array, Arrays, Opened, Signature, TensorSpec
 
 
 class Session(Protocol):
@@ -65,7 +65,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        name = ml_dtypes.bfloat16
     return np.dtype(name)
 
 
@@ -119,7 +119,10 @@ class Runner:
         wanted = [s.name for s in self.signature.outputs] + [s.output.name for s in self.signature.state]
         if set(wanted) - set(results):
             raise ConversionError(
-                "the runtime did not return every output", where=self.name, expected=str(wanted), got=str(list(results))
+                "the runtime did not return every output",
+                where=self.name,
+                expected=str(wanted),
+                got=str(list(results)),
             )
         for spec in self.signature.state:
             self._state[spec.buffer] = np.array(results[spec.output.name], copy=True)
@@ -134,7 +137,8 @@ class Runner:
     def reset(self) -> None:
         """Put the state back to its start values."""
         self._state = {
-            s.buffer: narrowed(np.array(self._start[s.buffer], copy=True), s.input) for s in self.signature.state
+            s.buffer: narrowed(np.array(self._start[s.buffer], copy=True), s.input)
+            for s in self.signature.state
         }
 
     def close(self) -> None:
@@ -144,7 +148,9 @@ class Runner:
     def __enter__(self) -> Runner:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -209,7 +215,7 @@ def bound(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for parameter in signature.parameters:
         if parameter.name in given:
             _match(parameter.tree, given[parameter.name], parameter.name, found, wrong)
-        elif not _constant(parameter):
+        elif not parameter.optional:
             wrong.append(f"{parameter.name}: missing")
     if wrong:
         raise InputError(
@@ -220,19 +226,10 @@ def bound(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return {s.name: found[i] for i, s in enumerate(signature.inputs)}
 
 
-def _constant(parameter: Parameter) -> bool:
-    leaves: dict[int, Any] = {}
-    _match(parameter.tree, None, "", leaves, [], collect=True)
-    return not leaves
-
-
-def _match(node: tree.Tree, value: Any, path: str, found: dict[int, Any], wrong: list[str], collect: bool = False) -> None:
+def _match(node: tree.Tree, value: Any, path: str, found: dict[int, Any], wrong: list[str]) -> None:
     kind = node["kind"]
     if kind == "leaf":
         found[node["index"]] = value
-    elif collect:
-        for item in node.get("items", ()):
-            _match(item, None, path, found, wrong, True)
     elif kind in ("const", "none"):
         wanted = node.get("value")
         if type(value) is not type(wanted) or value != wanted:
@@ -245,14 +242,17 @@ def _match(node: tree.Tree, value: Any, path: str, found: dict[int, Any], wrong:
             _match(item, value[i], f"{path}.{i}", found, wrong)
     elif kind == "dict":
         if not isinstance(value, Mapping) or set(value) != set(node["keys"]):
-            wrong.append(f"{path}: expected the keys {node['keys']}, got {list(value) if isinstance(value, Mapping) else type(value).__name__}")
+            got = list(value) if isinstance(value, Mapping) else type(value).__name__
+            wrong.append(f"{path}: expected the keys {node['keys']}, got {got}")
             return
         for key, item in zip(node["keys"], node["items"], strict=True):
             _match(item, value[key], f"{path}.{key}", found, wrong)
     else:
         for field, item in zip(node["fields"], node["items"], strict=True):
             if not hasattr(value, field):
-                wrong.append(f"{path}: expected an object with the field {field!r}, got {type(value).__name__}")
+                wrong.append(
+                    f"{path}: expected an object with the field {field!r}, got {type(value).__name__}"
+                )
                 continue
             _match(item, getattr(value, field), f"{path}.{field}", found, wrong)
 

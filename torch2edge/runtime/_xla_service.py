@@ -11,7 +11,7 @@ import numpy as np
 
 from torch2edge.runtime import _exported
 
-jax.config.update("jax_enable_x64", True)  # the artifact decides its dtypes, not a default of jax
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]  # the artifact decides its dtypes, not a default of jax
 
 _open: dict[str, Any] = {}
 
@@ -19,7 +19,7 @@ _open: dict[str, Any] = {}
 def _weights(path: str, names: list[str]) -> list[Any]:
     from safetensors import safe_open
 
-    with safe_open(path, framework="flax") as file:  # type: ignore[no-untyped-call]
+    with safe_open(path, framework="flax") as file:
         tied = json.loads((file.metadata() or {}).get("tied", "{}"))
         held: dict[str, Any] = {}
         for name in names:
@@ -32,7 +32,7 @@ def _weights(path: str, names: list[str]) -> list[Any]:
 def _open_model(body: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     exported = _exported.from_stablehlo(Path(body["model"]).read_bytes())
     weights = _weights(body["weights"], body["arguments"])
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in exported.in_avals]
+    shapes = list(exported.in_avals)
     call = jax.jit(exported.call).lower(*shapes).compile()
     _open.update(call=call, weights=weights, inputs=body["inputs"], outputs=body["outputs"])
     return {}, {}

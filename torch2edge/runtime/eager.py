@@ -46,8 +46,12 @@ def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     signature = bundle.signature
     loaded = program.load(bundle.path)
     # The program has the narrowed inputs of the capture whatever an artifact stores.
-    stored = {s.name: {"int64": "int32", "float64": "float32"}.get(s.dtype, s.dtype) for s in signature.inputs}
+    stored = {
+        s.name: {"int64": "int32", "float64": "float32"}.get(s.dtype, s.dtype) for s in signature.inputs
+    }
     own = {s.name: s.dtype for s in signature.outputs}
-    states = {s.input.name: s.input.dtype for s in signature.state} | {s.output.name: s.output.dtype for s in signature.state}
+    states = {s.input.name: s.input.dtype for s in signature.state} | {
+        s.output.name: s.output.dtype for s in signature.state
+    }
     signature = signature.with_stored(stored | states, own | states)
     return Runner("eager", replace(signature), _Session(loaded, signature), start_values(bundle))

@@ -13,4 +13,6 @@ STAGE = "conversion to .tflite"
 
 def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     """A runner for a litert bundle."""
-    return open_with("litert-reference", bundle, resolver="BUILTIN_REF", preserve=False, time_limit=time_limit)
+    return open_with(
+        "litert-reference", bundle, resolver="BUILTIN_REF", preserve=False, time_limit=time_limit
+    )

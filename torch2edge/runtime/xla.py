@@ -24,7 +24,11 @@ def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
     """A runner for any bundle; a litert bundle is lowered to StableHLO first, from its captured program."""
     scratch = None
     if bundle.target == "cloud-tpu":
-        model, arguments, signature = bundle.path / "model.default.stablehlo", bundle.arguments, bundle.signature
+        model, arguments, signature = (
+            bundle.path / "model.default.stablehlo",
+            bundle.arguments,
+            bundle.signature,
+        )
     else:
         scratch = tempfile.TemporaryDirectory(prefix="torch2edge-xla-")
         model, arguments, signature = _lower(bundle, Path(scratch.name), time_limit)
@@ -52,5 +56,7 @@ def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:
 def _lower(bundle: Opened, scratch: Path, time_limit: float) -> tuple[Path, tuple[str, ...], Signature]:
     from torch2edge.converters import lowering
 
-    done: Any = lowering.lower(bundle.path, bundle.signature, {"cloud-tpu": scratch}, time_limit=time_limit)["cloud-tpu"]
+    done: Any = lowering.lower(bundle.path, bundle.signature, {"cloud-tpu": scratch}, time_limit=time_limit)[
+        "cloud-tpu"
+    ]
     return scratch / done.files["model"], done.arguments, done.signature

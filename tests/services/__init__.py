@@ -1,0 +1,1 @@
+"""Tiny services for the worker tests."""

@@ -1,0 +1,3 @@
+"""A service whose import fails as a broken installation does."""
+
+raise RuntimeError("built for another numpy")
