@@ -217,7 +217,7 @@ def test_a_full_disk_in_a_worker_is_named_as_such(tmp_path: Path) -> None:
 
 
 def test_errors_about_other_files_are_not_the_outputs(tmp_path: Path) -> None:
-    """A model that cannot find its own file, or a server that does not answer, says nothing about the output."""
+    """A model that cannot find its own file says nothing about the output, nor does a silent server."""
     with pytest.raises(FileNotFoundError), bundle.staging(tmp_path / "net"):
         Path("/no/such/vocabulary.txt").read_text()
     with pytest.raises(ConnectionError), bundle.staging(tmp_path / "net"):

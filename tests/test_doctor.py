@@ -130,11 +130,11 @@ def test_a_missing_required_part_is_3_with_the_command(
 def test_a_broken_required_part_is_3(
     only: Callable[..., None], installed: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installed("raise ImportError('undefined symbol [bar] [/tmp] foo')")
+    installed("raise ImportError('undefined symbol [bar] [/bar] foo')")
     only(GOOD, fake())
     assert cli.main(["doctor"]) == 3
     said = capsys.readouterr().out
-    assert "broken ImportError: undefined symbol [bar] [/tmp] foo" in " ".join(
+    assert "broken ImportError: undefined symbol [bar] [/bar] foo" in " ".join(
         said.split()
     )  # the table wraps
     assert "fake-part: pip install 'fake-part==2.3.*'\n" in said

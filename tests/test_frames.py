@@ -71,6 +71,7 @@ def joined(parts: list[Any]) -> bytes:
     return b"".join(bytes(p) for p in parts)
 
 
+@settings(deadline=None)
 @given(
     st.text(), st.dictionaries(st.text(), JSON, max_size=3), st.dictionaries(st.text(), arrays(), max_size=3)
 )
@@ -82,6 +83,7 @@ def test_round_trip(op: str, body: dict[str, Any], given_: dict[str, Any]) -> No
         assert got[name].tobytes() == array.tobytes()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(NAMES), st.sampled_from(["<", ">"]))
 def test_byte_order_does_not_change_the_numbers(name: str, order: Literal["<", ">"]) -> None:
     array = np.arange(5).astype(np.dtype(name).newbyteorder(order))
@@ -89,6 +91,7 @@ def test_byte_order_does_not_change_the_numbers(name: str, order: Literal["<", "
     assert np.array_equal(got, array)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_truncation_is_an_end_of_file(data: st.DataObject) -> None:
     raw = joined(frames.encode("op", {"a": 1}, {"x": np.arange(3), "y": np.ones(2, "f2")}))
@@ -98,7 +101,7 @@ def test_every_truncation_is_an_end_of_file(data: st.DataObject) -> None:
     frames.decode(reader(raw))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(raw: bytes) -> None:
     with pytest.raises((EOFError, frames.FrameError)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch2edge import tree
@@ -74,6 +74,7 @@ def same(one: Any, other: Any) -> bool:
     return one is other or (not is_leaf(one) and type(one) is type(other) and bool(one == other))
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_round_trip_through_json(value: Any) -> None:
     leaves, described = tree.flatten(value, is_leaf)
@@ -93,6 +94,7 @@ def test_the_comparison_of_this_file_can_fail() -> None:
     assert same(Result([leaf], Pair(1, {"k": leaf})), Result([leaf], Pair(1, {"k": leaf})))
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_names_are_unique_and_valid_one_for_each_leaf(value: Any) -> None:
     leaves, described = tree.flatten(value, is_leaf)

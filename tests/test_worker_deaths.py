@@ -95,6 +95,7 @@ def test_the_log_of_a_death_is_kept(deadly: Worker) -> None:
 
 @pytest.mark.parametrize("lock", [False, True])
 def test_a_hang_ends_at_the_limit_with_its_children(deadly: Worker, tmp_path: Path, lock: bool) -> None:
+    deadly.call("ready")
     began = time.monotonic()
     with pytest.raises(errors.WorkerTimeout, match="time limit of 3 s"):
         deadly.call("hang", {"pids": str(tmp_path / "pids"), "lock": lock}, time_limit=3)
@@ -126,6 +127,12 @@ def test_an_answer_that_is_no_frame_is_a_crash_at_once(deadly: Worker, raw: byte
         deadly.call("garbage", {"hex": raw.hex()})
     assert "breaks the protocol" in caught.value.got
     assert time.monotonic() - began < 20
+
+
+def test_a_worker_that_stops_answering_and_stays(deadly: Worker) -> None:
+    with pytest.raises(errors.WorkerCrashed) as caught:
+        deadly.call("mute")
+    assert "no end of the process" in caught.value.got
 
 
 def test_close_twice_and_a_call_after_it() -> None:

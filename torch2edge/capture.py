@@ -72,6 +72,14 @@ def capture(source: Source) -> Captured:
         UnsupportedError: complex tensors at the boundary, or no tensor in the result.
     """
     module = source.module
+    if isinstance(module, torch.jit.ScriptModule):
+        raise CaptureError(
+            "a TorchScript module cannot be captured",
+            where=source.origin,
+            expected="a torch.nn.Module in Python",
+            next_step="build the original module and load its weights into it (--weights)",
+        )
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     tensors, parameters, names = bind(module, source.args, source.kwargs)
     check_devices(module, tensors, names)
     dtypes = [t.dtype for t in tensors]

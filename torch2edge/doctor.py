@@ -122,7 +122,8 @@ def _probe(module: str) -> str:
     if done.returncode == 0:
         return ""
     if done.returncode < 0:
-        return f"the import dies with {signal.Signals(-done.returncode).name}"
+        how = -done.returncode
+        return f"the import dies with {signal.Signals(how).name if how in set(signal.Signals) else how}"
     lines = done.stderr.strip().splitlines()
     return (lines[-1] if lines else f"exit code {done.returncode}")[:120]
 

@@ -143,7 +143,10 @@ def bind(
     Raises:
         InputError: names that forward does not know and parameters without a value, all in one.
     """
-    signature = inspect.signature(module.forward)
+    try:
+        signature = inspect.signature(module.forward)
+    except (ValueError, TypeError):  # traced TorchScript has none; capture refuses such a module by name
+        return args, {**kwargs, **given}
     parameters = signature.parameters
     takes = f"forward{_plain(signature)}"
     try:

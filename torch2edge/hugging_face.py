@@ -245,7 +245,8 @@ def _decoder(config: Any) -> dict[str, torch.Tensor]:
 
 def _spread(config: Any, length: int) -> torch.Tensor:
     vocabulary = int(getattr(config, "vocab_size", None) or 2)
-    ids = (torch.arange(length) * 7 + 1).remainder(vocabulary).view(1, length)
+    step = vocabulary // length | 1
+    ids = (torch.arange(length) * step + 1).remainder(vocabulary).view(1, length)
     padding = getattr(config, "pad_token_id", None)
     return (
         ids if padding is None or vocabulary < 3 else torch.where(ids == padding, (ids + 1) % vocabulary, ids)

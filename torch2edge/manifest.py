@@ -209,6 +209,8 @@ def _signature_problems(data: dict[str, Any]) -> list[str]:
     for i, item in enumerate(parameters):
         if not isinstance(item.get("name"), str) or item.get("kind") not in KINDS:
             wrong.append(f"parameters.{i}: {_short(item.get('name'))} {_short(item.get('kind'))}")
+        if not isinstance(item.get("optional"), bool):
+            wrong.append(f"parameters.{i}.optional: {_short(item.get('optional'))}")
         wrong += [f"parameters.{i}.tree{w}" for w in tree.problems(item.get("tree"), len(inputs))]
     wrong += [f"output_tree{w}" for w in tree.problems(data.get("output_tree"), len(outputs))]
     return wrong
@@ -228,7 +230,7 @@ def signature_from_json(data: dict[str, Any]) -> Signature:
     return Signature(
         tuple(map(spec, data["inputs"])),
         tuple(map(spec, data["outputs"])),
-        tuple(Parameter(p["name"], p["kind"], p["tree"]) for p in data["parameters"]),
+        tuple(Parameter(p["name"], p["kind"], p["tree"], p["optional"]) for p in data["parameters"]),
         data["output_tree"],
         tuple(StateSpec(s["buffer"], spec(s["input"]), spec(s["output"])) for s in data["state"]),
     )

@@ -14,19 +14,21 @@ import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torch2edge.errors import SourceError
 
-_CALLS = re.compile(r"^(torch\.ops\.\w+(\.\w+)+|torch\.sym_\w+|torch\._sym_\w+|_operator\.\w+|math\.\w+)$")
-_OPERATORS_THAT_CALL = {
-    "_operator.methodcaller",
-    "_operator.call",
-    "_operator.attrgetter",
-    "torch.sym_fresh_size",
-}
+_CALLS = re.compile(
+    r"^(torch\.ops\.[a-zA-Z]\w*\.([a-zA-Z]\w*|_[a-zA-Z]\w*|__i?(and|or|xor|lshift|rshift)__)(\.[a-zA-Z]\w*)?"
+    r"|torch\.sym_\w+|torch\._sym_\w+|_operator\.\w+|math\.\w+)$"
+)
+_NO_CALLS = re.compile(
+    r"^(_operator\.(methodcaller|call|attrgetter)|torch\.ops\.aten\.(from_file|save)(\.\w+)?)$"
+)
+_IMPORTS = re.compile(r"default_factory_module\W+(?!builtins\W|collections\W)(\w[\w.]*)|(__enum__)")
 _SYMBOLIC = re.compile(
     r"^(Abs|Add|And|Eq|Equality|Ge|GreaterThan|Gt|Le|LessThan|Lt|Max|Min|Mul|Ne|Not|Or|Piecewise|Pow|Unequality"
     r"|Strict(Less|Greater)Than|Symbol|Integer|Float|Rational|ExprCondPair|ceiling|floor|sqrt"
@@ -79,7 +81,9 @@ def check(path: Path) -> None:
         )
     try:
         reader = torch._C.PyTorchFileReader(str(path))
-        found = sorted(set(_unsafe(reader, reader.get_all_records())))
+        records = reader.get_all_records()
+        _once(path, records)
+        found = sorted(set(_unsafe(reader, records)))
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(
             f"{path} is damaged",
@@ -122,9 +126,15 @@ def _names(path: Path) -> set[str]:
             got=f"{damaged} fails its checksum",
             next_step="copy it again",
         )
+    _once(path, names)
+    return {n.partition("/")[2] or n for n in names} | {n for n in names if n == _OLD}
+
+
+def _once(path: Path, names: list[str]) -> None:
+    """Two readers, or one that is blind to case, could each see another record of the same name."""
     folded = [n.casefold() for n in names]
-    twice = sorted({n for n in folded if folded.count(n) > 1}) if len(set(folded)) < len(folded) else []
-    if twice:  # two readers could each see another one of them
+    twice = sorted(n for n, count in Counter(folded).items() if count > 1)
+    if twice:
         raise SourceError(
             f"{path} holds records twice",
             where=str(path),
@@ -133,7 +143,6 @@ def _names(path: Path) -> set[str]:
             got=f"{len(names)} records, {len(set(folded))} names",
             next_step="save it again with torch.export.save",
         )
-    return {n.partition("/")[2] or n for n in names} | {n for n in names if n == _OLD}
 
 
 def _unsafe(reader: Any, records: list[str]) -> Iterator[str]:
@@ -146,7 +155,9 @@ def _unsafe(reader: Any, records: list[str]) -> Iterator[str]:
         elif folder.startswith("data/sample_inputs/"):
             yield from _unsafe_pickle(name, reader.get_record(name))
         elif folder.startswith("models/"):
-            yield from (f"{name}: {why}" for why in _unsafe_program(json.loads(reader.get_record(name))))
+            yield from (
+                f"{name}: {why}" for why in _unsafe_program(json.loads(reader.get_record(name).decode()))
+            )
 
 
 def _unsafe_payload(reader: Any, name: str) -> Iterator[str]:
@@ -155,7 +166,7 @@ def _unsafe_payload(reader: Any, name: str) -> Iterator[str]:
         yield f"{name}: pickled object"
     if not base.endswith("_config.json"):
         return
-    for key, facts in json.loads(reader.get_record(name))["config"].items():
+    for key, facts in json.loads(reader.get_record(name).decode())["config"].items():
         if facts["use_pickle"] or facts["path_name"].startswith(("custom_obj_", "opaque_obj_")):
             yield f"{name}: {key} is stored as a pickle"
         elif facts["tensor_meta"]["device"]["type"] != "cpu":
@@ -183,14 +194,12 @@ def _unsafe_program(node: Any) -> Iterator[str]:
     if isinstance(node, list):
         for item in node:
             yield from _unsafe_program(item)
+    if isinstance(node, str) and (imports := _IMPORTS.search(node)):
+        yield f"a nesting of inputs or outputs that imports {imports[1] or 'an enum'}"
     if not isinstance(node, dict):
         return
     target = node.get("target")
-    if (
-        isinstance(target, str)
-        and "inputs" in node
-        and (not _CALLS.match(target) or target in _OPERATORS_THAT_CALL)
-    ):
+    if isinstance(target, str) and "inputs" in node and (not _CALLS.match(target) or _NO_CALLS.match(target)):
         yield f"a call to {target[:80]!r}, which is no operator"
     text = node.get("expr_str")
     if isinstance(text, str) and not _arithmetic(text):

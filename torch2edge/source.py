@@ -59,6 +59,7 @@ def load(
         module, found_args, found_kwargs = _by_name(origin, None if own else frozenset(given))
     else:
         raise _no_model(model)
+    module = _inner(module)
     if weights is not None:
         apply(module, Path(weights))
     if args is not None:
@@ -72,6 +73,16 @@ def load(
     if not isinstance(model, nn.Module):
         _settle(module, origin)
     return Source(module, found_args, found_kwargs, origin)
+
+
+def _inner(module: nn.Module) -> nn.Module:
+    """The module inside torch.compile and DataParallel, whose wrappers hide forward's parameters."""
+    compiled = module._modules.get("_orig_mod")  # torch.compile's class lies behind a slow import
+    if compiled is not None:
+        return _inner(compiled)
+    if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return _inner(module.module)
+    return module
 
 
 def _settle(module: nn.Module, origin: str) -> None:

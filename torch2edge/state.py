@@ -8,6 +8,7 @@ Converters drop write-backs in silence; an extra input and an extra output canno
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -37,7 +38,9 @@ def explicit(
     """
     if not _writes(program):
         return program, (), ()
-    program = program.run_decompositions({})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own tree specs
+        program = program.run_decompositions({})
     signature = program.graph_signature
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     user_inputs = [s.arg.name for s in signature.input_specs if s.kind == InputKind.USER_INPUT]

@@ -13,15 +13,16 @@ import pytest
 import bench_export
 import measure
 
-HOLD = "data = bytearray(b'x' * 200_000_000); import time; time.sleep(0.5)"
+# Touches every page once: memory that was never written to is not counted.
+HOLD = "import time; data = bytearray(200_000_000); data[::4096] = b'x' * len(data[::4096]); time.sleep(1)"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLD!r}], start_new_session=True)"
 
 
 @pytest.mark.parametrize("code", [HOLD, CHILD], ids=["own", "child in a session of its own"])
 def test_memory_is_seen(code: str) -> None:
     found = measure.run([sys.executable, "-c", code])
-    assert 200e6 < found.peak < 400e6
-    assert found.seconds > 0.5
+    assert 200e6 < found.peak < 300e6
+    assert found.seconds > 1
 
 
 def test_less_memory_is_seen_as_less() -> None:

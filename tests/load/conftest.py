@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from torch2edge.errors import Torch2EdgeError
 
@@ -60,3 +62,41 @@ class Payload:
 def payload(tmp_path: Path) -> Payload:
     """An object that leaves a trace when it is unpickled."""
     return Payload(tmp_path / "code-ran")
+
+
+class Net(nn.Module):
+    """Weights, a buffer, a constant, a default and a keyword input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.arange(3.0))
+        self.constant = torch.full((3,), 0.5)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor, *, shift: torch.Tensor, y: None = None) -> dict[str, torch.Tensor]:
+        out = self.drop(self.linear(x)) * self.constant + self.mean
+        return {"out": out, "moved": out - shift}
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    """One set of weights for all tests."""
+    torch.manual_seed(1)
+    return Net().eval()
+
+
+@pytest.fixture(scope="module")
+def good(net: Net, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a sound file."""
+    x = torch.linspace(-1, 1, 8).view(2, 4)
+    path = tmp_path_factory.mktemp("pt2") / "net.pt2"
+    torch.export.save(torch.export.export(net, (x,), {"shift": torch.tensor([1.0, 2.0, 3.0])}), path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(good: bytes, tmp_path: Path) -> Path:
+    """A sound file of the test's own."""
+    (tmp_path / "net.pt2").write_bytes(good)
+    return tmp_path / "net.pt2"

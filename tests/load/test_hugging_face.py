@@ -146,7 +146,7 @@ def test_the_vocabulary_counts_where_the_file_leaves_it_out(folder: Path) -> Non
     state = load_file(folder / "model.safetensors")
     state["embeddings.word_embeddings.weight"] = torch.ones(30522, 16)
     save_file(state, folder / "model.safetensors", {"format": "pt"})
-    assert load(configure(folder, vocab_size=None)).kwargs["input_ids"].max() > 100
+    assert load(configure(folder, vocab_size=None)).kwargs["input_ids"].max() > 20000
 
 
 def test_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +170,8 @@ def test_inputs_of_the_user_win(folder: Path) -> None:
     source = load(
         folder, inputs=["input_ids=2x5:int64", "attention_mask=2x5:int64", "token_type_ids=2x5:int64"]
     )
-    assert {k: list(v.shape) for k, v in source.kwargs.items()} == dict.fromkeys(
-        ("input_ids", "attention_mask", "token_type_ids"), [2, 5]
-    )
+    assert set(source.kwargs) == {"input_ids", "attention_mask", "token_type_ids"}
+    assert {tuple(v.shape) for v in source.kwargs.values()} == {(2, 5)}
     own = load(folder, kwargs={"input_ids": torch.ones(1, 3, dtype=torch.int64)})
     assert list(own.kwargs) == ["input_ids"]
 

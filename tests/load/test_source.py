@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,8 @@ def test_an_exported_program_inside_a_factory_takes_eval(tmp_path: Path, nested:
     script = tmp_path / "net.py"
     wrap = "nn.Sequential(m, nn.Dropout())" if nested else "m"
     script.write_text(
-        "import torch\nfrom torch import nn\ndef make():\n"
-        f"    m = torch.export.export(nn.Linear(2, 2), (torch.ones(2),)).module()\n    return {wrap}, torch.ones(2)"
+        "import torch\nfrom torch import nn\ndef make():\n    x = torch.ones(2)\n"
+        f"    m = torch.export.export(nn.Linear(2, 2), (x,)).module()\n    return {wrap}, x"
     )
     source = load(f"{script}:make")
     source.module.eval()  # what capture does
@@ -164,3 +165,22 @@ def test_an_ordinary_graph_module_is_put_into_eval_mode(tmp_path: Path) -> None:
     )
     source = load(f"{script}:make")
     assert torch.equal(source.module(*source.args), torch.ones(100))
+
+
+# torch.compile imports parts of torch that still use torch.jit.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_wrappers_are_taken_off(tmp_path: Path) -> None:
+    net = Net()
+    for wrapped in (torch.compile(net), nn.DataParallel(net), torch.compile(nn.DataParallel(net))):
+        source = load(wrapped, inputs=["x=2", "y=2"])  # type: ignore[arg-type]
+        assert source.module is net and list(source.kwargs) == ["x", "y"]
+
+
+def test_torchscript_is_left_to_capture() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # such modules stay around
+        traced = torch.jit.trace(nn.Identity(), torch.ones(2))  # type: ignore[no-untyped-call]
+    source = load(
+        traced, args=torch.ones(2), inputs=["any=3"]
+    )  # its forward has no signature to check against
+    assert source.module is traced and list(source.kwargs) == ["any"]

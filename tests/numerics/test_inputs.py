@@ -1,4 +1,4 @@
-"""Generated inputs fit the model, reach where the design says they do, and never repeat themselves by accident."""
+"""Generated inputs fit the model, reach where they should, and never repeat themselves by accident."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from torch2edge import errors
 from torch2edge.numerics import inputs
 from torch2edge.numerics.dtypes import largest, numpy_dtype
-from torch2edge.stages import Arrays, TensorSpec
+from torch2edge.stages import TensorSpec
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+Values = dict[str, Any]
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint64")
 NARROWER = {"int64": "int32", "float64": "float32"}
 
@@ -24,7 +25,7 @@ def spec(name: str, array: Any, stored: str = "") -> TensorSpec:
     return TensorSpec(name, array.shape, array.dtype.name, stored or array.dtype.name)
 
 
-def made(samples: Arrays, vocab: dict[str, int] | None = None, seed: int = 0) -> dict[str, Arrays]:
+def made(samples: Values, vocab: dict[str, int] | None = None, seed: int = 0) -> dict[str, Values]:
     specs = [spec(n, a) for n, a in samples.items()]
     return dict(inputs.generate(specs, samples, vocab=vocab or {}, seed=seed))
 
@@ -189,6 +190,14 @@ def test_arguments_are_distinct(sample: Any, count: int) -> None:
         seen = {a.tobytes() for a in kinds[kind].values()}
         assert len(seen) == count, kind
     assert len({a.tobytes() for a in kinds["zeros"].values()}) == 1  # the control: equal arrays do look equal
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_arguments_are_distinct_even_where_chance_would_repeat_them(seed: int) -> None:
+    ids = {n: np.zeros(1, np.int64) for n in ("a", "b", "c")}
+    for kind, values in made(ids, dict.fromkeys(ids, 8), seed).items():
+        if kind in ("random", "ramp"):
+            assert len({int(v[0]) for v in values.values()}) == 3, kind
 
 
 def test_two_arguments_that_can_hold_one_value_only_are_accepted_as_equal() -> None:

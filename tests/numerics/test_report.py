@@ -34,7 +34,9 @@ VERDICTS: dict[str, tuple[Report, bool, str | None]] = {
     "status failed, records passed": (
         Report("cloud-tpu", (replace(RAN, status="failed", why="time limit"),), (GOOD,)), False, RAN.stage,
     ),
-    "status failed without a reason": (Report("cloud-tpu", (replace(RAN, status="failed"),), (GOOD,)), False, RAN.stage),
+    "status failed without a reason": (
+        Report("cloud-tpu", (replace(RAN, status="failed"),), (GOOD,)), False, RAN.stage,
+    ),
     "a failed record of a runtime that is not listed": (
         Report("cloud-tpu", (RAN,), (GOOD, replace(BAD, runtime="other"))), False, None,
     ),
@@ -70,8 +72,8 @@ def test_the_first_stage_that_departs_is_named() -> None:
 numbers = st.none() | st.floats(width=64)
 texts = st.text(max_size=12)
 records_ = st.builds(
-    OutputRecord, texts, texts, texts, st.booleans(), texts, numbers, numbers, numbers, numbers, numbers, numbers,
-    numbers, numbers, numbers,
+    OutputRecord, texts, texts, texts, st.booleans(), texts,
+    numbers, numbers, numbers, numbers, numbers, numbers, numbers, numbers, numbers,
 )  # fmt: skip
 runtimes_ = st.builds(
     RuntimeRecord,
@@ -202,6 +204,13 @@ def test_a_bundle_without_records_cannot_borrow_those_of_another() -> None:
     assert not both.passed
     assert both.fault(both.runtimes[1]) == "nothing was compared"
     assert joined([Report("litert", (RAN,), (GOOD,)), Report("litert", (RAN,), (GOOD,))]).passed
+
+
+def test_joining_labels_records_of_runtimes_that_no_report_lists() -> None:
+    stray = replace(BAD, runtime="stray")
+    both = joined([Report("litert", (RAN,), (GOOD, stray)), Report("litert", (RAN,), (GOOD, stray))])
+    assert [r.runtime for r in both.records if not r.passed] == ["stray (litert 1)", "stray (litert 2)"]
+    assert not both.passed
 
 
 def test_joining_keeps_notes_versions_and_a_single_report() -> None:

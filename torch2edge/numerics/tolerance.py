@@ -51,14 +51,16 @@ class Grain:
 
 
 GRAINS = {
-    "float64": Grain(2.0**-52, TINY, 2.0**-6),
+    "float64": Grain(STEP, TINY, 2.0**-6),
     "float32": Grain(STEP, TINY, 2.0**-6),
     "float16": Grain(2.0**-10, 2.0**-20, 2.0**-5),
     "bfloat16": Grain(2.0**-7, TINY, 2.0**-2),
 }
-"""Ceilings: no more than 1.6 % for float32; float16 and bfloat16 get 32 of their own steps, since deep models
-lose that many.  float16 keeps its subnormals, so around zero 16 steps of its grid (2**-24) stand for
-flushing."""
+"""float64 has the step of float32: artifacts take float32 where the module takes float64 (capture.NARROW),
+and the lowering rounds scalars to float32 inside, so no more can be asked of them.
+
+Ceilings are 1.6 % for float32, and 32 of their own steps for float16 and bfloat16, since deep models lose
+that many.  float16 keeps its subnormals: around zero, 16 steps of its grid (2**-24) stand for flushing."""
 
 KINDS = ("float", "captured", "quantized", "bfloat16")
 
