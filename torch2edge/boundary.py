@@ -13,7 +13,7 @@ from torch2edge.errors import InputError
 from torch2edge.stages import Parameter
 
 _KINDS = {
-    inspect.Parameter.POSITIONAL_ONLY: "positional",
+    inspect.Parameter.POSITIONAL_ONLY: "positional_only",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
     inspect.Parameter.KEYWORD_ONLY: "keyword",
     inspect.Parameter.VAR_POSITIONAL: "var_positional",
@@ -67,7 +67,7 @@ def bind(
         elif parameter.default is None or type(parameter.default) in _PLAIN:
             value = parameter.default
         else:
-            gap = gap or kind == "positional"
+            gap = gap or kind in ("positional", "positional_only")
             continue
         if kind == "positional" and gap:
             kind = "keyword"
@@ -98,16 +98,26 @@ def _shift(node: dict[str, Any], by: int) -> dict[str, Any]:
 def rebuild(
     parameters: list[Parameter] | tuple[Parameter, ...], leaves: list[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The inverse of bind: positional and keyword arguments for forward."""
+    """The inverse of bind: positional and keyword arguments for forward.
+
+    Defaults are left out where they can be: decorators around a forward may take a given default for the caller's
+    own wish (transformers does).
+    """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for parameter in parameters:
+    by_position = ("positional_only", "var_positional")
+    pinned = max((i for i, p in enumerate(parameters) if p.kind in by_position and not p.optional), default=-1)
+    skipped = False
+    for index, parameter in enumerate(parameters):
+        if parameter.optional and index > pinned:
+            skipped = True
+            continue
         value = tree.unflatten(parameter.tree, leaves)
         if parameter.kind == "var_positional":
             args += value
         elif parameter.kind == "var_keyword":
             kwargs.update(value)
-        elif parameter.kind == "keyword":
+        elif parameter.kind == "keyword" or (skipped and parameter.kind == "positional"):
             kwargs[parameter.name] = value
         else:
             args.append(value)

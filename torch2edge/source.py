@@ -77,8 +77,8 @@ def load(
 
 def _inner(module: nn.Module) -> nn.Module:
     """The module inside torch.compile and DataParallel, whose wrappers hide forward's parameters."""
-    compiled = module._modules.get("_orig_mod")  # torch.compile's class lies behind a slow import
-    if compiled is not None:
+    compiled = getattr(module, "_orig_mod", None)  # torch.compile's class lies behind a slow import
+    if isinstance(compiled, nn.Module):
         return _inner(compiled)
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return _inner(module.module)

@@ -63,13 +63,13 @@ class Parameter:
 
     Attributes:
         name: the parameter's name.
-        kind: "positional" (also by name), "keyword", "var_positional" or "var_keyword".
+        kind: "positional_only", "positional" (also by name), "keyword", "var_positional" or "var_keyword".
         tree: nesting of its value; leaves are indices into Signature.inputs, the rest are constants.
         optional: it holds forward's own default, so a caller may leave it out.
     """
 
     name: str
-    kind: Literal["positional", "keyword", "var_positional", "var_keyword"]
+    kind: Literal["positional_only", "positional", "keyword", "var_positional", "var_keyword"]
     tree: Tree
     optional: bool = False
 

@@ -52,7 +52,7 @@ def test_a_skipped_default_does_not_move_what_comes_after_it() -> None:
     _, parameters, names = bind(case.make(), case.args(), case.kwargs())
     assert names == ["x", "y"]
     args, kwargs = rebuild(parameters, ["X", "Y"])
-    assert (args, kwargs) == (["X", None, "Y"], {})
+    assert (args, kwargs) == (["X"], {"y": "Y"})
 
 
 class Sentinel(nn.Module):

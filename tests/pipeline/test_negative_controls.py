@@ -1,6 +1,6 @@
 """A comparison that cannot fail proves nothing: real bundles are spoilt here, and each fault must be caught.
 
-The artifact is exchanged behind the manifest (whose hashes would refuse it), so that parity alone has to notice.
+The artifact is exchanged behind the manifest (whose hashes would refuse it): parity alone has to notice.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ LITERT = ("litert-reference", "litert-cpu-noreuse", "litert-cpu")
 
 
 class Net(nn.Module):
-    """Two outputs of one shape; `spoil` makes the artifact wrong in one way, the goldens stay those of "none"."""
+    """Two outputs of one shape; `spoil` makes the artifact wrong in one way, the goldens stay honest."""
 
     def __init__(self, spoil: str = "none") -> None:
         super().__init__()
         torch.manual_seed(0)
         self.a, self.b, self.spoil = nn.Linear(8, 6), nn.Linear(8, 6), spoil
+        self.register_buffer("offset", torch.tensor([0.0, 0, 0, 1e-2, 0, 0]))
         if spoil == "perturbed weight":
             with torch.no_grad():
                 self.a.weight[2, 3] *= 1.01
@@ -51,7 +52,7 @@ class Net(nn.Module):
         if self.spoil == "all zeros":
             left = left * 0
         if self.spoil == "one element":
-            left = left + torch.nn.functional.one_hot(torch.tensor(3), 6) * 1e-2
+            left = left + self.offset
         if self.spoil == "dropped output":
             return {"left": left}
         if self.spoil == "renamed output":
@@ -110,8 +111,12 @@ def test_the_honest_artifact_passes(target: str, runtimes: tuple[str, ...], expo
     assert report.passed and report.departs is None
 
 
-@pytest.mark.parametrize("spoil", SPOILS)
-@pytest.mark.parametrize(("target", "runtimes"), [("litert", LITERT), ("cloud-tpu", ("xla",))])
+FAULTS = [("litert", LITERT, s) for s in SPOILS]
+# StableHLO results have no names: what could be renamed there is only the manifest, which the honest bundle gives.
+FAULTS += [("cloud-tpu", ("xla",), s) for s in SPOILS if s != "renamed output"]
+
+
+@pytest.mark.parametrize(("target", "runtimes", "spoil"), FAULTS)
 def test_every_fault_is_caught_by_every_runtime(  # type: ignore[no-untyped-def]
     target: str, runtimes: tuple[str, ...], spoil: str, export_net, cases
 ) -> None:
@@ -137,6 +142,6 @@ def test_a_weight_off_by_one_percent_names_the_stage(export_net, tmp_path: Path)
     view = Opened(folder, honest.target, honest.signature, honest.arguments)
     report = pipeline._compare(view, honest.goldens(), ["xla"], 120.0, [])
     assert report.departs == "lowering to StableHLO"
-    assert [r.output for r in report.records if not r.passed] == ["left"] * sum(
+    assert {r.output for r in report.records if not r.passed} == {"left"}
         1 for r in report.records if not r.passed
     )

@@ -13,6 +13,8 @@ def add_arguments(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     """Call torch2edge.runtimes and print."""
+    from rich.markup import escape
+
     from torch2edge import registry
     from torch2edge.cli import _print
     from torch2edge.pipeline import runtimes
@@ -24,6 +26,6 @@ def run(arguments: Any) -> int:
     table = _print.table("runtime", "bundles", "here", "a departure accuses")
     for name, why in found.items():
         module = registry.get("runtime", name)
-        table.add_row(name, ", ".join(module.TARGETS), "yes" if why is None else f"no: {why}", module.STAGE)
+        table.add_row(name, ", ".join(module.TARGETS), "yes" if why is None else escape(f"no: {why}"), module.STAGE)
     _print.console(arguments).print(table)
     return 0

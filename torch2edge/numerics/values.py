@@ -38,7 +38,7 @@ def judge(runtime: str, golden: Golden, spec: TensorSpec, got: Array, kind: str)
     if got.size and not np.isfinite(widened(reference)).any():
         return record  # the right infinities in the right places: no number is defined, and none is wrong
     reference, got, filled = _without_fill(reference, got)
-    # The smaller of both scales: neither a fill nor a captured program that computes something else widens it.
+    # The smaller of both scales: neither a fill nor a captured program that computes other values widens it.
     own = scale(reference)
     floor = dataclasses.replace(floor, scale=own if kind == "captured" else min(floor.scale, own))
     inputs = max((scale(a) for a in golden.inputs.values() if is_float(a)), default=0.0)

@@ -205,9 +205,9 @@ def bound(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             given[parameter.name], rest = rest, []
         elif parameter.kind == "var_keyword":
             given[parameter.name], spare = spare, {}
-        elif parameter.kind == "positional" and rest:
+        elif parameter.kind in ("positional_only", "positional") and rest:
             given[parameter.name] = rest.pop(0)
-        elif parameter.name in spare:
+        elif parameter.kind != "positional_only" and parameter.name in spare:
             given[parameter.name] = spare.pop(parameter.name)
     wrong += [f"{len(rest)} positional argument(s) too many"] if rest else []
     wrong += [f"unknown argument {n!r}" for n in spare]
