@@ -522,6 +522,7 @@ def _transposed(s: int, p: int, o: int, g: int) -> Callable[[], nn.Module]:
 
 for _s, _p, _o, _g in [(1, 0, 0, 1), (2, 1, 0, 1), (2, 1, 1, 1), (2, 1, 1, 2), (3, 2, 1, 1), (3, 0, 0, 2)]:
     _why = {"litert": "the converter cannot legalize a padded transposed convolution"} if _p else {}
+    _why |= {"cloud-tpu": "output padding is lowered to wrong numbers, which parity catches"} if _o else {}
     model(f"conv-transpose-s{_s}p{_p}o{_o}g{_g}", args=lambda: (ramp(1, 4, 5, 7),), xfail=_why)(
         _transposed(_s, _p, _o, _g)
     )

@@ -100,13 +100,15 @@ def rebuild(
 ) -> tuple[list[Any], dict[str, Any]]:
     """The inverse of bind: positional and keyword arguments for forward.
 
-    Defaults are left out where they can be: decorators around a forward may take a given default for the caller's
-    own wish (transformers does).
+    Defaults are left out where they can be: decorators around a forward may take a given default for the
+    caller's own wish (transformers does).
     """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     by_position = ("positional_only", "var_positional")
-    pinned = max((i for i, p in enumerate(parameters) if p.kind in by_position and not p.optional), default=-1)
+    pinned = max(
+        (i for i, p in enumerate(parameters) if p.kind in by_position and not p.optional), default=-1
+    )
     skipped = False
     for index, parameter in enumerate(parameters):
         if parameter.optional and index > pinned:

@@ -18,7 +18,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 SEAL = "manifest_sha256"
 TARGETS = ("litert", "cloud-tpu")
-KINDS = ("positional", "keyword", "var_positional", "var_keyword")
+KINDS = ("positional_only", "positional", "keyword", "var_positional", "var_keyword")
 DTYPE = re.compile(r"bool|bfloat16|(u?int|float|complex)[1-9][0-9]*[a-z0-9_]*")
 
 Check = Callable[[Any], bool]

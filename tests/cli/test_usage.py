@@ -242,7 +242,6 @@ def test_failed_parity_answers_1(capsys: Streams, monkeypatch: pytest.MonkeyPatc
     assert code == 1 and "parity failed for litert" in err
 
 
-@pytest.mark.xfail(strict=True, reason="the bundle and the error are printed as two documents")
 def test_failed_parity_gives_one_document(capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     error = errors.ParityError("parity failed for litert", bundle=failed_bundle(), **FIELDS)
     monkeypatch.setattr("torch2edge.pipeline.export", raising(error))
@@ -252,7 +251,6 @@ def test_failed_parity_gives_one_document(capsys: Streams, monkeypatch: pytest.M
     assert document["error"]["kind"] == "ParityError"
 
 
-@pytest.mark.xfail(strict=True, reason="forward runs for the reference too, where its prints are not caught")
 def test_what_forward_prints_stays_out_of_the_document(
     capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:

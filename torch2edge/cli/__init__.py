@@ -70,7 +70,12 @@ def _stoppable() -> Iterator[None]:
 def _guarded(arguments: object) -> int:
     debug, as_json = arguments.debug, arguments.json  # type: ignore[attr-defined]
     try:
-        return int(arguments.run(arguments))  # type: ignore[attr-defined]
+        if not as_json:
+            return int(arguments.run(arguments))  # type: ignore[attr-defined]
+        from torch2edge.cli import _print
+
+        with _print.reserved():
+            return int(arguments.run(arguments))  # type: ignore[attr-defined]
     except KeyboardInterrupt:
         print("interrupted; nothing was left behind", file=sys.stderr)
         return 130

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, redirect_stdout
+from typing import IO, Any
 
 
 def console(arguments: Any) -> Any:
@@ -38,9 +38,24 @@ def size(count: int) -> str:
     return f"{amount:.2f} GB"
 
 
+_stdout: IO[str] | None = None
+
+
+@contextmanager
+def reserved() -> Iterator[None]:
+    """Keep stdout for the one document: what the user's own code prints goes to stderr meanwhile."""
+    global _stdout
+    _stdout = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout = None
+
+
 def document(data: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(data, indent=1, allow_nan=False))
+    print(json.dumps(data, indent=1, allow_nan=False), file=_stdout or sys.stdout)
 
 
 def table(*columns: str, title: str = "") -> Any:

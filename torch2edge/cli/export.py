@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 HELP = "export a model to a target and prove that the numbers survived"
@@ -75,11 +76,13 @@ def run(arguments: Any) -> int:
             failure, made = error, error.bundle
     bundles = {targets[0]: made} if single else made
     if arguments.json:
-        _print.document({t: _facts(b) for t, b in bundles.items()})
+        facts: dict[str, Any] = {t: _facts(b) for t, b in bundles.items()}
+        _print.document(facts | ({"error": failure.to_json()} if failure is not None else {}))
     _show(bundles, _print.console(arguments), arguments.verbose)
-    if failure is not None:
-        raise failure
-    return 0
+    if failure is None:
+        return 0
+    print(f"error: {failure}", file=sys.stderr)
+    return failure.exit_code
 
 
 def _stem(model: str) -> str:

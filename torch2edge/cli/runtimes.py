@@ -26,6 +26,7 @@ def run(arguments: Any) -> int:
     table = _print.table("runtime", "bundles", "here", "a departure accuses")
     for name, why in found.items():
         module = registry.get("runtime", name)
-        table.add_row(name, ", ".join(module.TARGETS), "yes" if why is None else escape(f"no: {why}"), module.STAGE)
+        here = "yes" if why is None else escape(f"no: {why}")
+        table.add_row(name, ", ".join(module.TARGETS), here, module.STAGE)
     _print.console(arguments).print(table)
     return 0

@@ -30,6 +30,8 @@ class Runtime(Protocol):
     """Bundle targets that it can run."""
     STAGE: str
     """What a first departure at this runtime accuses."""
+    TOLERANCE: str
+    """Class of tolerance that it is judged by (numerics/tolerance.py)."""
 
     def available(self) -> str | None:
         """None, or why it cannot run here."""

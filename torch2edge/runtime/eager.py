@@ -9,6 +9,7 @@ from torch2edge.stages import Arrays, Opened, Signature
 
 TARGETS = ("litert", "cloud-tpu")
 STAGE = "capture by torch.export"
+TOLERANCE = "captured"
 
 
 class _Session:

@@ -9,6 +9,7 @@ from torch2edge.stages import Opened
 
 TARGETS = ("litert",)
 STAGE = "buffer reuse by the LiteRT runtime"
+TOLERANCE = "float"
 
 
 def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:

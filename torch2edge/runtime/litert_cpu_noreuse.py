@@ -9,6 +9,7 @@ from torch2edge.stages import Opened
 
 TARGETS = ("litert",)
 STAGE = "XNNPACK kernels"
+TOLERANCE = "float"
 
 
 def open(bundle: Opened, *, time_limit: float = 600.0) -> Runner:

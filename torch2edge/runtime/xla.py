@@ -13,6 +13,7 @@ from torch2edge.stages import Opened, Signature
 
 TARGETS = ("cloud-tpu", "litert")
 STAGE = "lowering to StableHLO"
+TOLERANCE = "float"
 
 
 def available() -> str | None:
