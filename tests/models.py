@@ -215,6 +215,16 @@ def _token_ids() -> nn.Module:
     return nn.Sequential(nn.Embedding(11, 8), nn.Linear(8, 4))
 
 
+@model("padding-row", args=lambda: (torch.tensor([[0, 1, 2, 0, 2]]),))
+@seeded
+def _padding_row() -> nn.Module:
+    """The row of padding_idx is only kept from training: forward reads it as any other."""
+    made = nn.Embedding(3, 4, padding_idx=0)
+    with torch.no_grad():
+        made.weight.copy_(ramp(3, 4, lo=1, hi=2))
+    return made
+
+
 @model("int64-indices", args=lambda: (ramp(3, 5),))
 class Int64Indices(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -466,12 +476,10 @@ function(
 
 # -- operators -------------------------------------------------------------------------------------------
 
-_ALPHA = "the converter's lowering of add and sub takes no alpha"
 function(
     "alpha",
     lambda x, y: (torch.add(x, y, alpha=10), torch.sub(x, y, alpha=3)),
     args=lambda: (ramp(4, 5), ramp(4, 5, lo=1, hi=3)),
-    xfail=dict.fromkeys(BOTH, _ALPHA),
 )
 function(
     "avg-pool-ceil",

@@ -75,16 +75,6 @@ def test_the_other_target_takes_it(name: str, target: str, tmp_path: Path) -> No
     assert not isinstance(bundle, dict) and bundle.report is not None and bundle.report.passed
 
 
-def test_all_blockers_come_at_once_with_operator_line_and_way_out(tmp_path: Path) -> None:
-    case = MODELS["alpha"]
-    with pytest.raises(UnsupportedError) as caught:
-        torch2edge.export(case.make(), case.args(), target=list(case.on), output=tmp_path / "out")
-    text = "\n".join(caught.value.details)
-    assert len(caught.value.details) == 2
-    assert "aten.add.Tensor" in text and "aten.sub.Tensor" in text
-    assert "models.py" in text and "alpha" in text
-
-
 def test_a_target_without_blockers_is_offered(tmp_path: Path) -> None:
     case = MODELS["fold"]
     with pytest.raises(UnsupportedError) as caught:

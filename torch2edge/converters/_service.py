@@ -17,7 +17,7 @@ from litert_torch import fx_infra
 
 from torch2edge import program as programs
 from torch2edge.blame_source import failing_line
-from torch2edge.converters import blockers, isolate, litert, stablehlo
+from torch2edge.converters import blockers, isolate, litert, ops, stablehlo
 from torch2edge.errors import ConversionError, Torch2EdgeError
 
 Message = dict[str, Any]
@@ -58,7 +58,7 @@ def _lower(body: Message, arrays: dict[str, Any]) -> tuple[Message, dict[str, An
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     made: torch.export.ExportedProgram = fx_infra.safe_run_decompositions(
-        program, fx_infra.decomp.pre_convert_decomp(), can_skip=False
+        program, ops.decompositions(), can_skip=False
     )
     return made
 

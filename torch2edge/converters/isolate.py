@@ -119,12 +119,12 @@ def _alone(node: Any, constants: dict[Any, torch.Tensor], lower: Callable[..., A
     """Why one operator cannot be lowered, or ""."""
     from litert_torch import fx_infra
 
+    from torch2edge.converters import ops
+
     try:
         one = _One(node, constants)
         program = torch.export.export(one, tuple(one.examples), strict=False)
-        program = fx_infra.safe_run_decompositions(
-            program, fx_infra.decomp.pre_convert_decomp(), can_skip=False
-        )
+        program = fx_infra.safe_run_decompositions(program, ops.decompositions(), can_skip=False)
     except Exception:  # an operator that cannot be taken out of its graph is not accused
         return ""
     outputs = len(program.graph_signature.user_outputs)
