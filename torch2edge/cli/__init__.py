@@ -69,6 +69,8 @@ def _stoppable() -> Iterator[None]:
 
 def _guarded(arguments: object) -> int:
     debug, as_json = arguments.debug, arguments.json  # type: ignore[attr-defined]
+    if not debug:
+        _hush()
     try:
         if not as_json:
             return int(arguments.run(arguments))  # type: ignore[attr-defined]
@@ -103,6 +105,14 @@ def _guarded(arguments: object) -> int:
             file=sys.stderr,
         )
         return INTERNAL
+
+
+def _hush() -> None:
+    """torchao, which transformers imports, reports each GPU kernel that a CPU build of torch lacks."""
+    import logging
+
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _names() -> list[str]:

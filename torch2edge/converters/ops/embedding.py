@@ -1,4 +1,4 @@
-"""Embedding: the lowering to StableHLO zeroes the row of padding_idx; in PyTorch only its gradient is zero."""
+"""Embedding: the lowering to StableHLO zeroes the row of padding_idx; PyTorch only its gradient."""
 
 from __future__ import annotations
 
