@@ -54,7 +54,8 @@ def operations(artifact: bytes) -> tuple[set[str], str]:
         return ir.WalkResult.ADVANCE
 
     with mlir.make_ir_context():
-        module = ir.Module.parse(_jax.mlir.deserialize_portable_artifact(artifact))
+        made = _jax.mlir.deserialize_portable_artifact(artifact)
+        module = ir.Module.parse(made) if isinstance(made, (bytes, str)) else made
         module.operation.walk(visit)
         return found, str(module)
 
