@@ -1,5 +1,4 @@
-"""The commands on a real model: what they print, write and answer, and what a stopped one leaves behind.
-
+"""The commands on a real model: what they print, write and answer, and what a stopped one leaves."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_the_honest_artifact_passes(  # type: ignore[no-untyped-def]
     assert report.passed and report.departs is None
 
 
-FAULTS = [("litert", LITERT, s) for s in SPOILS]
+FAULTS: list[tuple[str, tuple[str, ...], str]] = [("litert", LITERT, s) for s in SPOILS]
 # StableHLO results have no names: what could be renamed there is only the manifest's, which stays honest.
 FAULTS += [("cloud-tpu", ("xla",), s) for s in SPOILS if s != "renamed output"]
 
