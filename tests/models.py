@@ -348,7 +348,7 @@ class TiedWeights(nn.Module):
         self.head.weight = self.emb.weight
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.head(self.emb(ids))  # type: ignore[no-any-return]
+        return self.head(self.emb(ids))
 
 
 @model("shared-module", args=lambda: (ramp(2, 4),))
@@ -455,7 +455,7 @@ class AttributeState(nn.Module):
 @model("cond", args=lambda: (ramp(4),), want="UnsupportedError")
 class Cond(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cond(x.sum() > 0, lambda t: t.cos(), lambda t: t.sin(), (x,))  # type: ignore[no-any-return]
+        return torch.cond(x.sum() > 0, lambda t: t.cos(), lambda t: t.sin(), (x,))
 
 
 @model("python-if", args=lambda: (ramp(4),), want="CaptureError")
@@ -578,7 +578,7 @@ class EncoderPaddingMask(nn.Module):
         self.enc = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
 
     def forward(self, x: Tensor, pad: Tensor) -> Tensor:
-        return self.enc(x, src_key_padding_mask=pad).masked_fill(pad.unsqueeze(-1), 0.0)  # type: ignore[no-any-return]
+        return self.enc(x, src_key_padding_mask=pad).masked_fill(pad.unsqueeze(-1), 0.0)
 
 
 model("rank-7-linear", args=lambda: (ramp(1, 1, 1, 1, 1, 1, 2),), xfail={"litert": "batch_matmul of rank 7"})(

@@ -172,7 +172,7 @@ def test_an_ordinary_graph_module_is_put_into_eval_mode(tmp_path: Path) -> None:
 def test_wrappers_are_taken_off(tmp_path: Path) -> None:
     net = Net()
     for wrapped in (torch.compile(net), nn.DataParallel(net), torch.compile(nn.DataParallel(net))):
-        source = load(wrapped, inputs=["x=2", "y=2"])  # type: ignore[arg-type]
+        source = load(wrapped, inputs=["x=2", "y=2"])
         assert source.module is net and list(source.kwargs) == ["x", "y"]
 
 
