@@ -12,6 +12,23 @@ import numpy as np
 from torch2edge import bundle, manifest
 from torch2edge.stages import Floor, Golden, Parameter, Signature, StateSpec, TensorSpec
 
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+]
+"""Every numpy dtype that crosses files and workers."""
+
 LEAF = {"kind": "leaf", "index": 0}
 SIGNATURE = Signature(
     inputs=(TensorSpec("x", (2, 3), "float32", "float32"), TensorSpec("ids", (), "int64", "int32")),

@@ -56,24 +56,7 @@ def test_goldens_come_back_with_their_dtypes_shapes_and_bytes(tmp_path: Path) ->
                 assert ours[name].tobytes() == theirs[name].tobytes()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bool",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float16",
-        "float32",
-        "float64",
-        "complex64",
-    ],
-)
+@pytest.mark.parametrize("name", bundles.DTYPES)
 def test_goldens_of_each_dtype_and_byte_order(tmp_path: Path, name: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(np.dtype(name).newbyteorder(">")).T
     entries = bundle.write_goldens(tmp_path, [Golden("g", "user", {"x": array}, {})])

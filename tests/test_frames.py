@@ -13,24 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.bundles import DTYPES
 from torch2edge import frames
 
-NAMES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+NAMES = [*DTYPES, "complex128"]
 KINDS = [
     *map(np.dtype, NAMES),
     np.dtype(ml_dtypes.bfloat16),

@@ -14,25 +14,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.bundles import DTYPES
 from torch2edge import errors
 from torch2edge.workers import Worker
 
 ROOT = Path(__file__).resolve().parent.parent
-DTYPES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import torch2edge
-from tests.models import MODELS, Result, ramp
+from tests.models import Result, ramp
 from torch2edge import registry
 from torch2edge.bundle import Bundle
 from torch2edge.errors import InputError, MissingPartError, UsageError
@@ -196,7 +196,3 @@ def test_narrowing_checks_the_range_and_keeps_infinities() -> None:
     assert (
         narrowed(np.array([-(2**31), 2**31 - 1]), TensorSpec("i", (2,), "int64", "int32")).dtype == np.int32
     )
-
-
-def test_models_with_no_inputs_run() -> None:
-    assert MODELS["no-inputs"].args() == ()

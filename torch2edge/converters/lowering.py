@@ -69,10 +69,5 @@ def _shape_errors(what: str, found: dict[str, Any], wanted: dict[str, Any]) -> l
     return [
         f"{what} {name}: expected {list(wanted[name].shape)}, got {shape}"
         for name, (_, shape) in found.items()
-        if list(wanted[name].shape) != shape and not _scalar(list(wanted[name].shape), shape)
+        if list(wanted[name].shape) != shape
     ]
-
-
-def _scalar(wanted: list[int], got: list[int]) -> bool:
-    """LiteRT reports a rank-0 tensor as an empty shape, which reads back as [] or [0]-length."""
-    return wanted == [] and got == []

@@ -10,6 +10,7 @@ import numpy as np
 
 from torch2edge import tree
 from torch2edge.errors import ConversionError, InputError
+from torch2edge.numerics.dtypes import numpy_dtype
 from torch2edge.stages import Array, Arrays, Opened, Signature, TensorSpec
 
 
@@ -60,15 +61,6 @@ def narrowed(array: Array, spec: TensorSpec) -> Array:
                 next_step=f"the artifact takes {spec.stored}; rescale or split the input",
             )
     return array.astype(numpy_dtype(spec.stored))
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """A numpy dtype by name, bfloat16 included."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        name = ml_dtypes.bfloat16
-    return np.dtype(name)
 
 
 def as_array(value: Any) -> Array:
