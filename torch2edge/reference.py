@@ -114,35 +114,39 @@ def exact(
     Returns:
         output name -> float64 array (integers as they are), and the state after the call.
     """
-    signature = captured.signature
-    flat = [to_torch(narrowed(np.asarray(inputs[s.name]), s)) for s in signature.inputs]
     try:
-        with torch.no_grad():
-            arguments = captured.program._graph_module_flat_inputs((*flat, *state), {})
-            results = _Float64(captured.program.graph_module).run(*arguments)
+        results = _interpreted(_Float64, captured, inputs, state)
     except (RuntimeError, NotImplementedError, TypeError):
         return None
-    count = len(signature.outputs)
-    if [tuple(t.shape) for t in results[:count]] != [s.shape for s in signature.outputs]:
+    specs = captured.signature.outputs
+    if [tuple(t.shape) for t in results[: len(specs)]] != [s.shape for s in specs]:
         return None  # an operator that reinterprets bits computes something else in float64
-    names = [s.name for s in signature.outputs]
-    return {n: to_numpy(t) for n, t in zip(names, results[:count], strict=True)}, list(results[count:])
+    return _named(captured, results)
 
 
 def captured_outputs(
     captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]
 ) -> tuple[Arrays, list[torch.Tensor]]:
     """The captured program itself, run by PyTorch."""
-    signature = captured.signature
-    flat = [to_torch(narrowed(np.asarray(inputs[s.name]), s)) for s in signature.inputs]
+    results = _interpreted(fx.Interpreter, captured, inputs, state)
+    return _named(captured, [t.clone() for t in results])  # an output may be a view of an input or a weight
+
+
+def _interpreted(
+    kind: type[fx.Interpreter], captured: Captured, inputs: Mapping[str, Array], state: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Run the captured graph on inputs by name; (*outputs, *state after)."""
+    flat = [to_torch(narrowed(np.asarray(inputs[s.name]), s)) for s in captured.signature.inputs]
     with torch.no_grad():
         arguments = captured.program._graph_module_flat_inputs((*flat, *state), {})
-        results = fx.Interpreter(captured.program.graph_module).run(*arguments)
-    count = len(signature.outputs)
-    names = [s.name for s in signature.outputs]
-    return {n: to_numpy(t).copy() for n, t in zip(names, results[:count], strict=True)}, [
-        t.clone() for t in results[count:]
-    ]
+        return list(kind(captured.program.graph_module).run(*arguments))
+
+
+def _named(captured: Captured, results: list[torch.Tensor]) -> tuple[Arrays, list[torch.Tensor]]:
+    """Outputs by name, and the state after the call."""
+    specs = captured.signature.outputs
+    named = {s.name: to_numpy(t) for s, t in zip(specs, results[: len(specs)], strict=True)}
+    return named, results[len(specs) :]
 
 
 def start_state(captured: Captured) -> list[torch.Tensor]:
